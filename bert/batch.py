@@ -1,0 +1,155 @@
+"""Batch: one packed, unpadded micro-batch. The shape letters are explained in ``bert``."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+Integers = npt.NDArray[np.integer[Any]]
+
+
+class Sample(NamedTuple):
+    """One pre-training sample as the data gives it, [CLS] and [SEP] included.
+
+    Attributes:
+        tokens: vocabulary ids, any integer dtype, at least one.
+        second_segment_start: position of the first token of segment B (after the first [SEP]).
+        mlm_positions: positions of the masked tokens within the sample, in any order.
+        mlm_labels: the original ids at ``mlm_positions``.
+        next_sentence_label: 0 where segment B follows segment A, 1 where it is a random one.
+    """
+
+    tokens: Integers
+    second_segment_start: int
+    mlm_positions: Integers
+    mlm_labels: Integers
+    next_sentence_label: int
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Samples laid end to end. ``lengths`` is the only truth about where one ends.
+
+    Attributes:
+        tokens_T: int64 vocabulary ids.
+        positions_T: int64 position of each token within its sample.
+        segments_T: int64 segment of each token, 0 or 1.
+        cu_seqlens: int32 [B+1], where each sample starts in T, then T itself.
+        mlm_positions_M: int64 indices into T of the masked tokens.
+        mlm_labels_M: int64 original ids of the masked tokens.
+        nsp_labels_B: int64, 0 is next, 1 is random.
+        lengths: the B lengths on the host, so that no kernel has to wait for the device.
+    """
+
+    tokens_T: Tensor
+    positions_T: Tensor
+    segments_T: Tensor
+    cu_seqlens: Tensor
+    mlm_positions_M: Tensor
+    mlm_labels_M: Tensor
+    nsp_labels_B: Tensor
+    lengths: tuple[int, ...]
+
+    @property
+    def samples(self) -> int:
+        """B, without a device synchronisation."""
+        return len(self.lengths)
+
+    @property
+    def tokens(self) -> int:
+        """T, without a device synchronisation."""
+        return self.tokens_T.shape[0]
+
+    @property
+    def counts(self) -> Tensor:
+        """float64 [2] on the CPU: masked tokens, samples; what the two losses are divided by."""
+        return torch.tensor([self.mlm_labels_M.shape[0], self.samples], dtype=torch.float64)
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> "Batch":
+        """The same batch on ``device``; ``non_blocking`` overlaps only from pinned memory."""
+        return replace(
+            self,
+            **{
+                name: tensor.to(device, non_blocking=non_blocking)
+                for name, tensor in self._tensors().items()
+            },
+        )
+
+    def pin_memory(self) -> "Batch":
+        """The same batch in page-locked host memory (needs an accelerator)."""
+        return replace(
+            self, **{name: tensor.pin_memory() for name, tensor in self._tensors().items()}
+        )
+
+    def _tensors(self) -> dict[str, Any]:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if isinstance(value, Tensor)}
+
+
+def pack(samples: Sequence[Sample]) -> Batch:
+    """Lay samples end to end, shortest first.
+
+    The sort is stable and by length, so that equal lengths become neighbours, which the
+    ``grouped`` attention kernel makes use of.
+
+    Args:
+        samples: at least one sample; the order matters among equal lengths only.
+
+    Returns:
+        A Batch on the CPU.
+
+    Raises:
+        ValueError: no samples, a sample without tokens, a masked position outside its sample, or
+            not one label for each masked position.
+    """
+    if not samples:
+        raise ValueError("pack: 0 samples given, a batch needs at least 1; skip empty batches")
+    ordered = sorted(samples, key=lambda sample: len(sample.tokens))
+    lengths = np.array([len(sample.tokens) for sample in ordered], dtype=np.int64)
+    masked = np.array([len(sample.mlm_positions) for sample in ordered], dtype=np.int64)
+    second = np.array([sample.second_segment_start for sample in ordered], dtype=np.int64)
+    ends = np.cumsum(lengths)
+    starts = ends - lengths
+
+    positions_T = np.arange(ends[-1]) - np.repeat(starts, lengths)
+    mlm_positions_M = np.concatenate([sample.mlm_positions for sample in ordered], dtype=np.int64)
+    mlm_labels_M = np.concatenate([sample.mlm_labels for sample in ordered], dtype=np.int64)
+    _check(lengths, masked, mlm_positions_M, mlm_labels_M)
+
+    def tensor(values: npt.NDArray[Any]) -> Tensor:
+        return torch.from_numpy(values.astype(np.int64, copy=False))
+
+    return Batch(
+        tokens_T=tensor(np.concatenate([sample.tokens for sample in ordered], dtype=np.int64)),
+        positions_T=tensor(positions_T),
+        segments_T=tensor(positions_T >= np.repeat(second, lengths)),
+        cu_seqlens=torch.from_numpy(np.concatenate([[0], ends]).astype(np.int32)),
+        mlm_positions_M=tensor(mlm_positions_M + np.repeat(starts, masked)),
+        mlm_labels_M=tensor(mlm_labels_M),
+        nsp_labels_B=tensor(np.array([sample.next_sentence_label for sample in ordered])),
+        lengths=tuple(lengths.tolist()),
+    )
+
+
+def _check(
+    lengths: Integers, masked: Integers, mlm_positions_M: Integers, mlm_labels_M: Integers
+) -> None:
+    """Refuse what would index into a neighbouring sample or shift the labels of those after it."""
+    if lengths[0] == 0:
+        raise ValueError("pack: a sample has 0 tokens, at least 1 is needed; drop empty samples")
+    if len(mlm_labels_M) != len(mlm_positions_M):
+        raise ValueError(
+            f"pack: {len(mlm_labels_M)} labels for {len(mlm_positions_M)} masked positions; "
+            "give one label for each"
+        )
+    outside = (mlm_positions_M < 0) | (mlm_positions_M >= np.repeat(lengths, masked))
+    if outside.any():
+        raise ValueError(
+            f"pack: masked position {mlm_positions_M[outside][0]} lies outside its sample of "
+            f"{np.repeat(lengths, masked)[outside][0]} tokens; positions count from the "
+            "sample's own start"
+        )
