@@ -1,0 +1,150 @@
+"""The ``manifest.json`` of a stage's folder: what made it, from what, and what lies there.
+
+A manifest is written last and by rename: a folder without one is unfinished, and no later stage
+starts on it. It is metadata; reading it and calling ``stat`` on the files touches no training data.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+MANIFEST_NAME = "manifest.json"
+MANIFEST_VERSION = 1
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """One file of a stage's folder.
+
+    ``bytes`` and ``sha256`` are those of the file, or for shards the digest of their content;
+    ``counts`` are what the stage counted while making it.
+    """
+
+    file: str
+    bytes: int
+    sha256: str
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What ``manifest.json`` holds.
+
+    ``settings`` are the stage's own, ``sources`` maps each source file to its sha256. ``lengths``
+    (sample length -> samples), ``shard_header`` and ``most_frequent_label`` are there for folders
+    of shards.
+    """
+
+    stage: str
+    seed: int
+    settings: dict[str, Any]
+    sources: dict[str, str]
+    files: list[FileEntry]
+    shard_header: dict[str, Any] = field(default_factory=dict)
+    lengths: dict[int, int] = field(default_factory=dict)
+    most_frequent_label: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The sums over all files of what the stage counted."""
+        total: dict[str, int] = {}
+        for entry in self.files:
+            for name, count in entry.counts.items():
+                total[name] = total.get(name, 0) + count
+        return total
+
+    @property
+    def samples(self) -> int:
+        """The number of samples of a folder of shards."""
+        return sum(self.lengths.values())
+
+    @property
+    def file_digests(self) -> dict[str, str]:
+        """The sha256 of each file."""
+        return {entry.file: entry.sha256 for entry in self.files}
+
+    def write(self, folder: Path) -> Self:
+        """Write ``folder/manifest.json``, whole or not at all."""
+        content = {"version": MANIFEST_VERSION, **asdict(self)}
+        with replacing(folder / MANIFEST_NAME) as temporary:
+            temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        return self
+
+
+def read_manifest(folder: Path, stages: tuple[str, ...] = ()) -> Manifest:
+    """Read ``folder/manifest.json`` and compare the files it names with what ``stat`` says.
+
+    Args:
+        folder: a stage's folder.
+        stages: the stages whose output is wanted; empty for any.
+
+    Raises:
+        ValueError: no manifest, another version or stage, a file missing or of another size.
+    """
+    path = folder / MANIFEST_NAME
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        version = content.pop("version")
+        if version != MANIFEST_VERSION:
+            raise ValueError(
+                f"{path}: manifest version {version}, this release reads {MANIFEST_VERSION}; "
+                "prepare the data again"
+            )
+        content["files"] = [FileEntry(**entry) for entry in content["files"]]
+        content["lengths"] = {int(k): int(v) for k, v in content["lengths"].items()}
+        manifest = Manifest(**content)
+    except (FileNotFoundError, NotADirectoryError):
+        raise ValueError(
+            f"{path}: no such file, so the folder is not a finished stage of dataprep; "
+            "run the stage that makes it first"
+        ) from None
+    except (KeyError, TypeError, AttributeError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not a manifest of dataprep ({error}); make it again") from None
+    if stages and manifest.stage not in stages:
+        raise ValueError(
+            f"{path}: made by stage '{manifest.stage}', wanted: {' or '.join(stages)}; "
+            "name the folder of that stage"
+        )
+    _check_files(folder, manifest)
+    return manifest
+
+
+def _check_files(folder: Path, manifest: Manifest) -> None:
+    for entry in manifest.files:
+        path = folder / entry.file
+        if Path(entry.file).name != entry.file:
+            raise ValueError(f"{folder / MANIFEST_NAME}: file '{entry.file}' lies outside it")
+        try:
+            size = path.stat().st_size
+        except FileNotFoundError:
+            raise ValueError(
+                f"{path}: missing, though the manifest names it; run stage '{manifest.stage}' again"
+            ) from None
+        if size != entry.bytes:
+            raise ValueError(
+                f"{path}: {size} bytes, the manifest says {entry.bytes}; delete it and run stage "
+                f"'{manifest.stage}' again"
+            )
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary name beside ``path``; rename it to ``path`` on success, else delete it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def file_sha256(path: Path) -> str:
+    """The sha256 of a file's bytes, in hexadecimal."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,87 @@
+"""WordPiece tokens of BERT (Devlin et al. 2019, arXiv 1810.04805) through `tokenizers`."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+from dataprep.manifest import replacing
+
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+# as in the reference's tokenization.py: a longer word becomes [UNK]
+_MAX_WORD_CHARACTERS = 200
+_MAX_VOCABULARY = 1 << 16  # token ids are stored as u2
+VOCABULARY_NAME = "vocab.txt"  # beside the shards that were made with it
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A WordPiece vocabulary; a token's id is its place.
+
+    ``sha256`` is that of the tokens, one a line: for a file with Unix line ends, the file's own.
+    """
+
+    tokens: tuple[str, ...]
+    sha256: str
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def id(self, token: str) -> int:
+        """The id of a token that is known to be there, such as a special one."""
+        return self.tokens.index(token)
+
+
+def load_vocabulary(path: Path) -> Vocabulary:
+    """Read a vocabulary, one token a line.
+
+    Raises:
+        ValueError: the file is missing or not UTF-8; a line is blank or doubled (the line is
+            named); a special token is missing; more than 65,536 tokens.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such vocabulary file") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not UTF-8 at byte {error.start}; give a vocab.txt") from None
+    if lines[-1] == "":
+        lines.pop()
+    seen: dict[str, int] = {}
+    for number, token in enumerate(lines, 1):
+        if not token.strip():
+            raise ValueError(f"{path}: line {number} is blank; ids would shift, remove nothing "
+                             "but restore the token")  # fmt: skip
+        if token in seen:
+            raise ValueError(
+                f"{path}: '{token}' stands on lines {seen[token]} and {number}; each token once"
+            )
+        seen[token] = number
+    for token in SPECIAL_TOKENS:
+        if token not in seen:
+            raise ValueError(f"{path}: no {token} among {len(lines)} tokens; give BERT's vocab.txt")
+    if len(lines) > _MAX_VOCABULARY:
+        raise ValueError(f"{path}: {len(lines)} tokens, at most {_MAX_VOCABULARY} fit the shards")
+    content = "".join(f"{token}\n" for token in lines)
+    return Vocabulary(tuple(lines), hashlib.sha256(content.encode()).hexdigest())
+
+
+def save_vocabulary(vocabulary: Vocabulary, path: Path) -> None:
+    """Write a vocabulary as ``load_vocabulary`` reads it."""
+    with replacing(path) as temporary:
+        temporary.write_text("".join(f"{t}\n" for t in vocabulary.tokens), encoding="utf-8")
+
+
+def build_tokenizer(vocabulary: Vocabulary, lowercase: bool) -> Tokenizer:
+    """BERT's tokenizer: clean, split at spaces, punctuation and CJK, then WordPiece.
+
+    Special tokens written in the text, such as a literal ``[MASK]``, are plain text to it.
+    """
+    vocab = {token: index for index, token in enumerate(vocabulary.tokens)}
+    tokenizer = Tokenizer(
+        models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=_MAX_WORD_CHARACTERS)
+    )
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return tokenizer

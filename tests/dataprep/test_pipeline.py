@@ -1,0 +1,370 @@
+"""All stages in a row, and what happens when something is wrong with a source or a folder."""
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dataprep.engine import Job, run_jobs
+from dataprep.inspection import show_sample, verify_folder
+from dataprep.manifest import FileEntry, Manifest, read_manifest
+from dataprep.pipeline import PipelineConfig, run_pipeline
+from dataprep.presort import PresortConfig, sorted_order
+from dataprep.samples import SamplesConfig
+from dataprep.sentences import SentencesConfig
+from dataprep.shards import Shard
+from dataprep.text_stages import document_md5, make_holdout, make_sentences, read_parts
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def settings(corpus: Path, vocabulary: Path, output: Path, **changes: object) -> PipelineConfig:
+    config = PipelineConfig(
+        sources=[str(corpus)],
+        vocabulary=str(vocabulary),
+        output=str(output),
+        parts=3,
+        evaluation_documents=6,
+        evaluation_samples=10,
+        sentences=SentencesConfig(splitter="lines"),
+        samples=SamplesConfig(max_length=64, max_predictions=10, dupe_factor=2),
+        stripes=3,
+    )
+    return replace(config, **changes)  # type: ignore[arg-type]
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def prepared(corpus_file: Path, vocabulary_file: Path, tmp_path_factory) -> Path:
+    output = tmp_path_factory.mktemp("prepared") / "data"
+    for _ in run_pipeline(settings(corpus_file, vocabulary_file, output)):
+        pass
+    return output
+
+
+def test_two_workers_and_a_second_run_give_the_same_bytes(
+    prepared: Path, corpus_file: Path, vocabulary_file: Path, tmp_path: Path
+) -> None:
+    for _ in run_pipeline(settings(corpus_file, vocabulary_file, tmp_path / "data", workers=2)):
+        pass
+    assert digests(tmp_path / "data") == digests(prepared)
+
+
+def test_nothing_is_made_twice(prepared: Path, corpus_file: Path, vocabulary_file: Path) -> None:
+    stripe = prepared / "train" / "stripe-00000.h5"
+    shard = prepared / "samples" / "train" / "part-00000.h5"
+    before = [path.stat().st_mtime_ns for path in (stripe, shard)]
+    for _ in run_pipeline(settings(corpus_file, vocabulary_file, prepared)):
+        pass
+    assert [path.stat().st_mtime_ns for path in (stripe, shard)] == before
+
+
+def test_a_missing_part_alone_is_made_again_and_other_settings_make_all_again(
+    corpus_file: Path, vocabulary_file: Path, tmp_path: Path
+) -> None:
+    config = settings(corpus_file, vocabulary_file, tmp_path / "data")
+    for _ in run_pipeline(config):
+        pass
+    before = digests(tmp_path / "data")
+    kept, lost = (tmp_path / "data" / "samples" / "train" / f"part-0000{i}.h5" for i in (0, 1))
+    made = kept.stat().st_mtime_ns
+    lost.unlink()
+    for _ in run_pipeline(config):
+        pass
+    assert digests(tmp_path / "data") == before
+    assert kept.stat().st_mtime_ns == made
+    for _ in run_pipeline(replace(config, parts=2, seed=1)):
+        pass
+    after = digests(tmp_path / "data")
+    assert after["train/stripe-00000.h5"] != before["train/stripe-00000.h5"]
+    assert "sentences/part-00002.txt" not in after
+
+
+def test_no_evaluation_document_is_trained_on(prepared: Path) -> None:
+    held_out = set((prepared / "holdout" / "evaluation.md5").read_text().split())
+    documents = list(read_parts(sorted((prepared / "sentences").glob("*.txt"))))
+    assert len(held_out) == 6
+    assert held_out < {document_md5(sentences) for sentences in documents}
+    counts = read_manifest(prepared / "samples" / "train").counts
+    assert (counts["documents"], counts["documents_not_taken"]) == (34, 6)
+    words = {name: tokens_of(prepared / "samples" / name) for name in ("train", "evaluation")}
+    vocabulary = (prepared / "train" / "vocab.txt").read_text().split("\n")
+    for sentences in documents:
+        # a document's own five-token runs are its fingerprint: the corpus is random
+        ids = [vocabulary.index(word) for word in " ".join(sentences).split()]
+        runs = {tuple(ids[i : i + 5]) for i in range(len(ids) - 5)}
+        if len(runs) < 20:
+            continue
+        name, other = ("evaluation", "train")[:: 1 if document_md5(sentences) in held_out else -1]
+        assert len(runs & words[name]) > 0.6 * len(runs)
+        assert len(runs & words[other]) < 0.01 * len(runs)
+
+
+def tokens_of(folder: Path) -> set[tuple[int, ...]]:
+    runs: set[tuple[int, ...]] = set()
+    for path in sorted(folder.glob("*.h5")):
+        shard = Shard(path)
+        for row in range(len(shard)):
+            sample = shard.sample(row)
+            tokens = sample.tokens.copy()
+            tokens[sample.mlm_positions] = sample.mlm_labels
+            ids = tokens.tolist()
+            runs |= {tuple(ids[i : i + 5]) for i in range(len(ids) - 5)}
+    return runs
+
+
+def test_copies_of_a_held_out_document_are_held_out_too(tmp_path: Path) -> None:
+    documents = [[f"sentence {i} of document {d} ." for i in range(4)] for d in range(9)]
+    text = "\n\n".join("\n".join(sentences) for sentences in [*documents, *documents])
+    source = tmp_path / "sentences"
+    source.mkdir()
+    (source / "part-00000.txt").write_text(text + "\n")
+    entry = FileEntry("part-00000.txt", len(text) + 1, "00")
+    Manifest("sentences", 0, {}, {}, [entry]).write(source)
+    make_holdout(source, tmp_path / "holdout", documents=3, seed=1)
+    held_out = set((tmp_path / "holdout" / "evaluation.md5").read_text().split())
+    assert len(held_out) == 3
+    assert sum(document_md5(sentences) in held_out for sentences in documents) == 3
+
+
+def test_stripes_hold_every_sample_once_sorted_and_dealt(prepared: Path) -> None:
+    def content(folder: Path) -> list[tuple[bytes, ...]]:
+        return sorted(
+            (sample.tokens.tobytes(), sample.mlm_positions.tobytes(), sample.mlm_labels.tobytes())
+            for path in folder.glob("*.h5")
+            for shard in [Shard(path)]
+            for sample in map(shard.sample, range(len(shard)))
+        )
+
+    assert content(prepared / "train") == content(prepared / "samples" / "train")
+    manifest = read_manifest(prepared / "train", ("presort",))
+    stripes = [Shard(prepared / "train" / entry.file).lengths() for entry in manifest.files]
+    dealt = [int(stripes[i % 3][i // 3]) for i in range(manifest.samples)]
+    assert dealt == sorted(dealt)
+    assert sorted(dealt) == [
+        length for length, count in manifest.lengths.items() for _ in range(count)
+    ]
+    assert len({path.read_bytes() for path in (prepared / "train").glob("*.h5")}) == 3
+
+
+def test_the_evaluation_set_has_the_wanted_size(prepared: Path) -> None:
+    assert read_manifest(prepared / "evaluation").samples == 10
+
+
+def test_presort_picks_evenly_and_shuffles_within_a_length() -> None:
+    import numpy as np
+
+    lengths = np.repeat([5, 9], 500)
+    order = sorted_order([lengths], PresortConfig(1, samples=100), seed=1)
+    assert sorted(order.tolist()) == list(range(0, 1000, 10))
+    assert order[:50].tolist() != sorted(order[:50].tolist())
+    assert (lengths[order[:50]] == 5).all()
+    with pytest.raises(ValueError, match="2000 samples wanted, the source holds 1000"):
+        sorted_order([lengths], PresortConfig(1, samples=2000), seed=1)
+
+
+def test_inspect_shows_a_sample_in_words(prepared: Path) -> None:
+    lines = list(show_sample(prepared / "train", 0))
+    assert "masked" in lines[0] and lines[1].startswith("A: [CLS]") and "[SEP]" in lines[2]
+    with pytest.raises(ValueError, match="no sample 10; it holds 0 to 9"):
+        list(show_sample(prepared / "evaluation", 10))
+
+
+def test_verify_finds_a_changed_byte(
+    corpus_file: Path, vocabulary_file: Path, tmp_path: Path
+) -> None:
+    for _ in run_pipeline(settings(corpus_file, vocabulary_file, tmp_path)):
+        pass
+    assert len(list(verify_folder(tmp_path / "train"))) == 3
+    path = tmp_path / "train" / "stripe-00001.h5"
+    content = bytearray(path.read_bytes())
+    sample = Shard(path).sample(3).tokens.tobytes()
+    content[content.index(sample)] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"stripe-00001\.h5: content digest"):
+        list(verify_folder(tmp_path / "train"))
+
+
+def test_a_stage_never_starts_on_an_unfinished_folder(tmp_path: Path) -> None:
+    (tmp_path / "documents").mkdir()
+    with pytest.raises(ValueError, match="not a finished stage"):
+        make_sentences(tmp_path / "documents", tmp_path / "sentences", SentencesConfig())
+
+
+# --- the engine -----------------------------------------------------------------------------------
+
+
+def _write_number(folder: Path, number: int) -> list[FileEntry]:
+    path = folder / f"{number}.txt"
+    path.write_text(str(number))
+    return [FileEntry(path.name, path.stat().st_size, "", {})]
+
+
+def _kill_itself() -> list[FileEntry]:
+    os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(60)
+    return []
+
+
+def _refuse() -> list[FileEntry]:
+    raise ValueError("part 2 is bad; mend it")
+
+
+def test_a_killed_worker_names_job_and_signal_and_the_rest_is_kept(tmp_path: Path) -> None:
+    from functools import partial
+
+    good = [Job(f"{i}", partial(_write_number, tmp_path, i), {"i": i}) for i in range(4)]
+    bad = Job("part-00007.h5", _kill_itself, {})
+    with pytest.raises(ValueError, match=r"part-00007\.h5: its worker was killed by SIGKILL"):
+        run_jobs(tmp_path, [*good[:3], bad, good[3]], workers=2)
+    made = (tmp_path / "0.txt").stat().st_mtime_ns
+    entries = run_jobs(tmp_path, good, workers=2)
+    assert [entry.file for entry in entries] == [f"{i}.txt" for i in range(4)]
+    assert (tmp_path / "0.txt").stat().st_mtime_ns == made
+
+
+def test_a_workers_error_is_the_callers_error(tmp_path: Path) -> None:
+    jobs = [Job("a", _refuse, {}), Job("b", _refuse, {})]
+    for workers in (1, 2):
+        with pytest.raises(ValueError, match="part 2 is bad; mend it"):
+            run_jobs(tmp_path / "out", jobs, workers)
+    assert not (tmp_path / "out").exists()
+
+
+# --- the command line -----------------------------------------------------------------------------
+
+
+def dataprep(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "dataprep", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
+
+
+def test_stages_one_by_one_give_what_run_gives(
+    prepared: Path, corpus_file: Path, vocabulary_file: Path, tmp_path: Path
+) -> None:
+    common = ["--samples.max_length", 64, "--samples.max_predictions", 10]
+    holdout = tmp_path / "holdout" / "evaluation.md5"
+    for arguments in (
+        ["documents", "--sources", f'["{corpus_file}"]', "--output", tmp_path / "documents",
+         "--parts", 3],
+        ["sentences", "--source", tmp_path / "documents", "--output", tmp_path / "sentences",
+         "--sentences.splitter", "lines"],
+        ["holdout", "--source", tmp_path / "sentences", "--output", tmp_path / "holdout",
+         "--documents", 6],
+        ["samples", "--source", tmp_path / "sentences", "--output", tmp_path / "samples",
+         "--vocabulary", vocabulary_file, "--holdout", holdout, *common,
+         "--samples.dupe_factor", 2],
+        ["presort", "--source", tmp_path / "samples", "--output", tmp_path / "train",
+         "--stripes", 3],
+        ["inspect", "--folder", tmp_path / "train"],
+        ["verify", "--folder", tmp_path / "train"],
+    ):  # fmt: skip
+        done = dataprep(*arguments)
+        assert done.returncode == 0, done.stderr
+    assert digests(tmp_path / "train") == digests(prepared / "train")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "corpus.txt"),
+        (b" \n\t\n", "corpus.txt"),
+        (b"good text .\n\nbad \xff\xfe text\n", "offset 17, line 3"),
+    ],
+)
+def test_a_bad_source_is_one_line_and_leaves_nothing(
+    tmp_path: Path, vocabulary_file: Path, content: bytes, message: str
+) -> None:
+    source = tmp_path / "corpus.txt"
+    source.write_bytes(content)
+    config = tmp_path / "data.yaml"
+    config.write_text(
+        f"sources: [{source}]\nvocabulary: {vocabulary_file}\noutput: {tmp_path / 'out'}\n"
+    )
+    done = dataprep("run", "--config", config)
+    assert done.returncode == 2
+    assert done.stderr.startswith("python -m dataprep: error: ") and done.stderr.count("\n") == 1
+    assert message in done.stderr and "corpus.txt" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sourcess: [a]\n", r"data.yaml:1: unknown key 'sourcess'; did you mean 'sources'?"),
+        ("sources: [a]\nsources: [b]\n", "data.yaml:2: key 'sources' is given twice"),
+        ("samples:\n  max_length: long\n", "data.yaml:2: samples.max_length: Expected a int"),
+        ("samples: 3\n", "data.yaml:1: 'samples' is a group, not a single value"),
+        ("max_length: 64\n", "did you mean 'samples.max_length'?"),
+        ("parts: [1\n", "data.yaml:2: not YAML"),
+        ("just text\n", "no settings in it"),
+        ("parts: 3\n", "missing: --sources, --vocabulary, --output"),
+    ],
+)
+def test_a_wrong_configuration_is_one_line(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "data.yaml").write_text(text)
+    done = dataprep("run", "--config", tmp_path / "data.yaml")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert message in done.stderr
+
+
+def test_unknown_stages_and_options_are_named() -> None:
+    done = dataprep("sampels")
+    assert done.returncode == 2 and "no stage 'sampels'; stages: documents" in done.stderr
+    done = dataprep("inspect", "--folder", "x", "--sampel", 1)
+    assert (
+        done.returncode == 2 and "unknown option '--sampel'; did you mean 'sample'" in done.stderr
+    )
+    done = dataprep("--help")
+    assert done.returncode == 0 and "presort" in done.stdout
+
+
+def test_help_names_every_setting() -> None:
+    done = dataprep("run", "--help")
+    assert done.returncode == 0
+    for name in ("--evaluation_documents", "--samples.dupe_factor", "--sentences.splitter"):
+        assert name in done.stdout
+    assert "how often the corpus is gone through" in " ".join(done.stdout.split())
+
+
+def test_one_document_is_refused_with_the_reason(tmp_path: Path, vocabulary_file: Path) -> None:
+    source = tmp_path / "one.txt"
+    source.write_text("the city .\nthe river .\nthe war .\n")
+    done = dataprep(
+        "run", "--sources", f'["{source}"]', "--vocabulary", vocabulary_file,
+        "--output", tmp_path / "out", "--parts", 1,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "1 documents for 1 parts, but a part needs two" in done.stderr
+
+
+def test_nothing_is_dropped_without_a_count(
+    corpus_file: Path, vocabulary_file: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "corpus.txt"
+    copies = "the river city .\nthe war .\n"
+    invisible = "\u200b\u200c\n"
+    source.write_text(f"{corpus_file.read_text()}\n{copies}\n{copies}\n{invisible}\nqqq the .\n")
+    for _ in run_pipeline(settings(source, vocabulary_file, tmp_path / "data", parts=1)):
+        pass
+    folders = [tmp_path / "data" / "samples" / name for name in ("train", "evaluation")]
+    counts = [read_manifest(folder).counts for folder in folders]
+    total = {name: sum(count.get(name, 0) for count in counts) for name in counts[0]}
+    assert total["documents_without_tokens"] == 1
+    assert total["sentences_without_tokens"] == 1
+    assert total["documents_copied"] == 1
+    assert total["unknown_tokens"] == 1
+    assert total["documents"] == 43

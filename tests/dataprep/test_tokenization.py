@@ -1,0 +1,69 @@
+"""The vocabulary file and the tokenizer, and that only real words are special."""
+
+from pathlib import Path
+
+import pytest
+
+from dataprep.tokenization import build_tokenizer, load_vocabulary, save_vocabulary
+
+LINES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
+
+
+def write(path: Path, lines: list[str], end: str = "\n") -> Path:
+    path.write_bytes("".join(line + end for line in lines).encode())
+    return path
+
+
+def test_a_vocabulary_comes_back(tmp_path: Path) -> None:
+    vocabulary = load_vocabulary(write(tmp_path / "vocab.txt", LINES))
+    assert (len(vocabulary), vocabulary.id("[MASK]")) == (7, 4)
+    save_vocabulary(vocabulary, tmp_path / "copy.txt")
+    assert load_vocabulary(tmp_path / "copy.txt") == vocabulary
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (LINES[:4] + ["a", "b"], r"no \[MASK\] among 6 tokens"),
+        ([*LINES[:5], "", "a"], "line 6 is blank"),
+        ([*LINES, "a"], "'a' stands on lines 6 and 8"),
+        ([], r"no \[PAD\] among 0 tokens"),
+        ([*LINES, *map(str, range(70_000))], "70007 tokens, at most 65536"),
+    ],
+)
+def test_a_wrong_vocabulary_is_named(tmp_path: Path, lines: list[str], message: str) -> None:
+    path = write(tmp_path / "vocab.txt", lines)
+    with pytest.raises(ValueError, match=message) as error:
+        load_vocabulary(path)
+    assert str(path) in str(error.value) and "\n" not in str(error.value)
+
+
+def test_missing_or_binary_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no such vocabulary file"):
+        load_vocabulary(tmp_path / "none.txt")
+    (tmp_path / "vocab.txt").write_bytes(b"a\nb\xff")
+    with pytest.raises(ValueError, match="not UTF-8 at byte 3"):
+        load_vocabulary(tmp_path / "vocab.txt")
+
+
+def test_literal_special_tokens_are_plain_text(tmp_path: Path) -> None:
+    vocabulary = load_vocabulary(write(tmp_path / "vocab.txt", [*LINES, "[", "]", "mask"]))
+    encoding = build_tokenizer(vocabulary, lowercase=True).encode("a [MASK] b")
+    assert encoding.tokens == ["a", "[", "mask", "]", "b"]
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_case_can_be_kept(tmp_path: Path, lowercase: bool) -> None:
+    vocabulary = load_vocabulary(write(tmp_path / "vocab.txt", [*LINES, "A"]))
+    tokens = build_tokenizer(vocabulary, lowercase).encode("A á").tokens
+    assert tokens == (["a", "a"] if lowercase else ["A", "[UNK]"])
+
+
+def test_the_official_vocabulary(shared_data: Path) -> None:
+    path = shared_data / "vocab" / "bert-uncased-vocab.txt"
+    vocabulary = load_vocabulary(path)
+    assert len(vocabulary) == 30_522
+    assert vocabulary.sha256 == "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
+    # the example of google-research/bert's README
+    tokens = build_tokenizer(vocabulary, lowercase=True).encode("John Johanson's house").tokens
+    assert tokens == ["john", "johan", "##son", "'", "s", "house"]
