@@ -5,29 +5,25 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from optim.sync import SyncConfig
+
 # parameters -> norm of their whole gradient before clipping
 Clip = Callable[[Sequence[nn.Parameter]], Tensor]
 
 
-def build_clipping(mode: str, max_norm: float) -> Clip:
+def build_clipping(config: SyncConfig) -> Clip:
     """What bounds the reduced gradient between backward and the optimizer's step.
 
-    Args:
-        mode: ``global_after``: the norm of the whole gradient after the all-reduce is brought down
-            to ``max_norm`` (Pascanu et al. 2013, arXiv 1211.5063); ``none``: only measured.
-        max_norm: C, above 0.
+    ``global_after``: the norm of the whole gradient after the all-reduce is brought down to
+    ``max_norm`` (Pascanu et al. 2013, arXiv 1211.5063); ``none``: it is only measured.
 
     Raises:
-        ValueError: no such mode (the valid ones are listed) or C not above 0.
+        ValueError: no such mode; the valid ones are listed.
     """
-    modes: dict[str, float] = {"global_after": max_norm, "none": float("inf")}
-    if mode not in modes:
-        raise ValueError(f"sync.clip '{mode}'; choose one of: {', '.join(modes)}")
-    if not max_norm > 0:
-        raise ValueError(
-            f"sync.max_norm {max_norm} must be above 0; sync.clip none leaves gradients as they are"
-        )
-    bound = modes[mode]
+    bounds = {"global_after": config.max_norm, "none": float("inf")}
+    if config.clip not in bounds:
+        raise ValueError(f"sync.clip '{config.clip}'; choose one of: {', '.join(bounds)}")
+    bound = bounds[config.clip]
 
     def clip(parameters: Sequence[nn.Parameter]) -> Tensor:
         return nn.utils.clip_grad_norm_(parameters, bound, foreach=True)

@@ -1,15 +1,22 @@
 """What several test folders share."""
 
+import random
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-WORDS = (
-    "the of and in to a was is for as on with by he that at from his it an were are which this "
-    "be or had first their has its new after but who not they have her she two been other when "
-    "time during there into all may more school would can some river city war world music film"
-).split()
+_TEXT = """
+the of and in to a was is for as on with by he that at from his it an were are which this be or had
+first their has its new after but who not they have her she two been other when time during there
+into all may more school would can some river city war world music film
+"""
+WORDS = _TEXT.split()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--record-golden`` replaces the recorded loss curve by that of this machine."""
+    parser.addoption("--record-golden", action="store_true")
 
 
 @pytest.fixture(scope="session")
@@ -33,8 +40,6 @@ def vocabulary_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def corpus_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Forty documents of made-up sentences, an empty line between them."""
-    import random
-
     draw = random.Random(7)
     documents = []
     for _ in range(40):

@@ -1,0 +1,102 @@
+"""What a run reports of itself: records of steps and evaluations, and JSON Lines of them."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One training step, over all ranks.
+
+    Attributes:
+        step: counted from 1.
+        epoch: counted from 0.
+        samples: trained so far, this step included.
+        tokens: of this step.
+        loss, mlm_loss, nsp_loss: in nats; means over the step's masked tokens and sequences.
+        learning_rate: used in this step.
+        grad_norm: of the whole gradient, before clipping.
+        seconds: since training began.
+        data_seconds: waited for the batch.
+        step_seconds: the whole step, waiting included.
+        samples_per_second, tokens_per_second: of this step.
+    """
+
+    step: int
+    epoch: int
+    samples: int
+    tokens: int
+    loss: float
+    mlm_loss: float
+    nsp_loss: float
+    learning_rate: float
+    grad_norm: float
+    seconds: float
+    data_seconds: float
+    step_seconds: float
+    samples_per_second: float
+    tokens_per_second: float
+
+
+@dataclass(frozen=True)
+class EvaluationRecord:
+    """One evaluation of the whole set.
+
+    Attributes:
+        step, samples: trained so far.
+        mlm_accuracy, nsp_accuracy: shares in [0, 1].
+        mlm_loss: in nats, mean over the masked tokens.
+        eval_samples: samples evaluated, counted over all ranks.
+        seconds: since training began.
+        evaluation_seconds: what the evaluation took.
+    """
+
+    step: int
+    samples: int
+    mlm_accuracy: float
+    mlm_loss: float
+    nsp_accuracy: float
+    eval_samples: int
+    seconds: float
+    evaluation_seconds: float
+
+
+class Listener(Protocol):
+    """Told of what happens in a run."""
+
+    def step_done(self, record: StepRecord) -> None:
+        """A step has been taken."""
+
+    def evaluation_started(self, samples: int) -> None:
+        """An evaluation starts after so many trained samples."""
+
+    def evaluation_done(self, record: EvaluationRecord) -> None:
+        """An evaluation has ended."""
+
+
+class MetricsFile:
+    """Appends records to a JSON Lines file, each line written whole."""
+
+    def __init__(self, path: Path) -> None:
+        # line buffering: a reader of a running job sees whole lines
+        self._stream = path.open("x", encoding="utf-8", buffering=1)
+
+    def step_done(self, record: StepRecord) -> None:
+        """Write a line of kind ``step``."""
+        self._write("step", record)
+
+    def evaluation_started(self, samples: int) -> None:
+        """Nothing."""
+
+    def evaluation_done(self, record: EvaluationRecord) -> None:
+        """Write a line of kind ``evaluation``."""
+        self._write("evaluation", record)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._stream.close()
+
+    def _write(self, kind: str, record: StepRecord | EvaluationRecord) -> None:
+        self._stream.write(json.dumps({"kind": kind, **asdict(record)}) + "\n")

@@ -1,0 +1,172 @@
+"""A run, from configuration to result: initialise before the clock, train on it."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from secrets import randbits
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from bert.model import BertForPreTraining
+from bert.pretrained import check_config, load_huggingface
+from optim.clipping import build_clipping
+from optim.optimizers import build_optimizer
+from optim.schedule import Schedule
+from optim.sync import build_sync
+from train.checkpoint import save_checkpoint
+from train.data import Dataset, EvaluationBatches, TrainingBatches, synthetic_batch
+from train.distributed import World
+from train.evaluation import Evaluator
+from train.metrics import Listener, MetricsFile
+from train.mlperf_log import Hyperparameters, MLPerfLog
+from train.progress import LiveView
+from train.run_config import RunConfig
+from train.run_folder import RunFolder, default_path
+from train.trainer import Learner, OnEval, RunResult, Trainer
+
+
+def pretrain(config: RunConfig, world: World, on_eval: OnEval | None = None) -> RunResult:
+    """Train until the evaluation reaches the target or the samples are used up.
+
+    Args:
+        config: of the run.
+        world: this rank; every rank calls with the same configuration.
+        on_eval: asked after each evaluation; returning False stops the run.
+
+    Raises:
+        ValueError: a setting or the data is wrong; if it shows before the clock starts, nothing is
+            left behind.
+    """
+    config = replace(config, **world.from_main(_drawn(config)))
+    training, evaluation = world.agree(lambda: _datasets(config, world))
+    folder = world.agree(lambda: RunFolder(Path(str(config.run_folder)), writes=world.is_main))
+    log = MLPerfLog(config.mlperf, folder.log)
+    with folder.discarded_on_error(), log.initialisation():
+        model = world.agree(lambda: build_model(config, world))
+        sync = build_sync(config.sync, model)
+        sync.settle(synthetic_batch(config.model, config.data.batch).to(world.device))
+        optimizer = build_optimizer(config.optimizer, sync.parameters())
+        schedule = Schedule(config.schedule, optimizer)
+        learner = Learner(sync, optimizer, schedule, build_clipping(config.sync))
+        log.hyperparameters(_hyperparameters(config, world, training))
+        folder.describe(config, _facts(config, world, model, evaluation))
+    with log.run() as run, _listeners(config, folder) as listeners:
+        trainer = Trainer(
+            config.train,
+            learner,
+            TrainingBatches(training, config.data, world, _seed(config)),
+            Evaluator(model, EvaluationBatches(evaluation, config.data, world), world),
+            world,
+            listeners=[run, *listeners],
+            on_eval=on_eval,
+        )
+        result = trainer.train(config.data.global_batch(world.size))
+        run.stop(success=result.reached)
+    if config.train.save:
+        folder.save(lambda path: save_checkpoint(path, model, optimizer, result))
+    world.barrier()
+    return result
+
+
+def build_model(config: RunConfig, world: World) -> BertForPreTraining:
+    """The model with its first weights, the same on all ranks, and dropout's seed of this rank.
+
+    Raises:
+        ValueError: the checkpoint is unreadable or of another model.
+    """
+    seed = _seed(config)
+    generator = torch.Generator().manual_seed(seed)
+    model = BertForPreTraining(config.model, generator).to(getattr(torch, config.train.dtype))
+    if config.init.checkpoint is not None:
+        report = load_huggingface(model, config.init.checkpoint)
+        if world.is_main:
+            print(
+                f"weights: {len(report.loaded)} tensors from {config.init.checkpoint}; "
+                f"fresh: {', '.join(report.fresh) or 'none'}",
+                file=sys.stderr,
+            )
+    torch.manual_seed(seed * world.size + world.rank)
+    return model.to(world.device)
+
+
+def _drawn(config: RunConfig) -> dict[str, Any]:
+    """The settings that null leaves to the run."""
+    return {
+        "seed": randbits(32) if config.seed is None else config.seed,
+        "run_folder": config.run_folder or str(default_path()),
+    }
+
+
+def _seed(config: RunConfig) -> int:
+    assert config.seed is not None, "pretrain draws it first"
+    return config.seed
+
+
+def _datasets(config: RunConfig, world: World) -> tuple[Dataset, Dataset]:
+    """Both datasets, from their manifests alone, and all that can be refused by now."""
+    training, evaluation = Dataset(Path(config.data.train)), Dataset(Path(config.data.evaluation))
+    for dataset in (training, evaluation):
+        dataset.check_model(config.model.vocab_size, config.model.max_position_embeddings)
+    if not training.header.same_kind(evaluation.header):
+        raise ValueError(
+            f"{evaluation.folder}: made with another vocabulary or other lengths than "
+            f"{training.folder}; prepare both together"
+        )
+    TrainingBatches(training, config.data, world, _seed(config))
+    global_batch = config.data.global_batch(world.size)
+    if config.train.max_samples < global_batch:
+        raise ValueError(
+            f"train.max_samples {config.train.max_samples} is less than one step of "
+            f"{global_batch} samples; raise it or lower data.batch"
+        )
+    checkpoint = config.init.checkpoint
+    if checkpoint is not None and (Path(checkpoint) / "config.json").exists():
+        check_config(config.model, checkpoint)
+    return training, evaluation
+
+
+def _hyperparameters(config: RunConfig, world: World, training: Dataset) -> Hyperparameters:
+    slots_per_rank = config.data.slots(world.size) // world.size
+    return Hyperparameters(
+        seed=_seed(config),
+        global_batch_size=config.data.global_batch(world.size),
+        gradient_accumulation_steps=slots_per_rank * config.data.accumulation,
+        max_predictions_per_seq=training.header.max_predictions,
+        training_steps=config.schedule.training_steps,
+        warmup_steps=config.schedule.warmup_steps,
+        start_warmup_step=0,
+        opt_name=config.optimizer.name,
+        base_learning_rate=config.optimizer.learning_rate,
+        epsilon=config.optimizer.epsilon,
+        beta_1=config.optimizer.beta_1,
+        beta_2=config.optimizer.beta_2,
+        weight_decay=config.optimizer.weight_decay,
+        poly_power=1.0,
+    )
+
+
+def _facts(
+    config: RunConfig, world: World, model: BertForPreTraining, evaluation: Dataset
+) -> dict[str, Any]:
+    label = evaluation.manifest.most_frequent_label
+    return {
+        "target_accuracy": config.train.target_accuracy,
+        "baseline": {"label": label["token"], "accuracy": label["share"]},
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "ranks": world.size,
+    }
+
+
+@contextmanager
+def _listeners(config: RunConfig, folder: RunFolder) -> Iterator[list[Listener]]:
+    """What shows and records the run: on rank 0 the live view and the metrics file."""
+    if not folder.writes:
+        yield []
+        return
+    view = LiveView(config.train.max_samples, config.train.target_accuracy, Console(stderr=True))
+    with closing(MetricsFile(folder.metrics)) as metrics, view:
+        yield [metrics, view]
