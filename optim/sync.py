@@ -92,7 +92,6 @@ class DDPSync:
         self._ddp = DistributedDataParallel(
             model,
             bucket_cap_mb=config.bucket_cap_mb,
-            broadcast_buffers=False,
             gradient_as_bucket_view=True,
         )
 
