@@ -36,6 +36,11 @@ class Metrics:
         samples: trained.
         tokens, seconds: of all steps, evaluations not counted.
         loss: of the last step, in nats; None before the first.
+        skipped: steps whose gradient was not finite.
+        sync: how gradients were reduced, as the line of kind ``sync`` says; empty without one.
+        clipped_share: summed over steps, of the buckets that were clipped before the reduction.
+        backward, all_reduce, exposed: seconds of all steps on rank 0; exposed is what of the
+            all-reduce came after the last gradient.
         cut: whether the last line is incomplete and was left out.
     """
 
@@ -44,6 +49,12 @@ class Metrics:
     tokens: int = 0
     seconds: float = 0.0
     loss: float | None = None
+    skipped: int = 0
+    sync: dict[str, Any] = field(default_factory=dict)
+    clipped_share: float = 0.0
+    backward: float = 0.0
+    all_reduce: float = 0.0
+    exposed: float = 0.0
     cut: bool = False
 
 
@@ -98,13 +109,21 @@ def read_metrics(path: Path) -> Metrics:
 
 
 def _add(metrics: Metrics, record: "_Fields") -> None:
-    if record.of("kind", str) != "step":
+    kind = record.of("kind", str)
+    if kind == "sync":
+        metrics.sync = record.all()
+    if kind != "step":
         return
     metrics.steps = record.of("step", int) or metrics.steps
     metrics.samples = record.of("samples", int) or metrics.samples
     metrics.tokens += record.of("tokens", int) or 0
     metrics.seconds += record.of("step_seconds", int, float) or 0.0
     metrics.loss = record.of("loss", int, float)
+    metrics.skipped = record.of("skipped_steps", int) or 0
+    metrics.clipped_share += record.of("clipped_share", int, float) or 0.0
+    metrics.backward += record.of("backward_seconds", int, float) or 0.0
+    metrics.all_reduce += record.of("all_reduce_seconds", int, float) or 0.0
+    metrics.exposed += record.of("exposed_seconds", int, float) or 0.0
 
 
 class _Fields:
@@ -115,6 +134,10 @@ class _Fields:
             raise ValueError(f"{where} is not a JSON object")
         self._content = content
         self._where = where
+
+    def all(self) -> dict[str, Any]:
+        """All fields."""
+        return dict(self._content)
 
     def of(self, name: str, *types: type) -> Any:
         """The field, or None where it is missing or null."""

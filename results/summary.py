@@ -179,6 +179,9 @@ def _figures(run: Run) -> list[tuple[str, str]]:
     if metrics.tokens and metrics.seconds > 0:
         speed = f"{metrics.tokens / metrics.seconds:,.0f} tokens/s"
         rows.append(("training speed", f"{speed}, evaluations not counted"))
+    if metrics.sync and metrics.steps:
+        rows.append(("gradients", _gradients(metrics)))
+        rows.append(("communication", _communication(metrics)))
     if facts.baseline_accuracy is not None:
         label = f" (always '{facts.baseline_label}')" if facts.baseline_label else ""
         rows.append(("constant guess", f"accuracy {facts.baseline_accuracy:.4f}{label}"))
@@ -195,6 +198,27 @@ def _figures(run: Run) -> list[tuple[str, str]]:
 def _trained(metrics: Metrics) -> str:
     loss = "" if metrics.loss is None else f", last loss {metrics.loss:.3f}"
     return f"{metrics.samples:,} samples in {_count(metrics.steps, 'step')}{loss}"
+
+
+def _gradients(metrics: Metrics) -> str:
+    sync = metrics.sync
+    clip = f"clip {sync.get('clip')} at {sync.get('max_norm')}"
+    if str(sync.get("clip")).endswith("_before"):
+        clip += f" ({metrics.clipped_share / metrics.steps:.0%} of the buckets clipped)"
+    buckets = f"{_count(int(sync.get('buckets', 0)), 'bucket')} of {sync.get('bucket_cap_mb')} MiB"
+    skipped = f", {_count(metrics.skipped, 'step')} skipped" if metrics.skipped else ""
+    return f"{clip}, {buckets}, wire {sync.get('wire')}{skipped}"
+
+
+def _communication(metrics: Metrics) -> str:
+    backward, reduce, exposed = (
+        1000 * seconds / metrics.steps
+        for seconds in (metrics.backward, metrics.all_reduce, metrics.exposed)
+    )
+    return (
+        f"{reduce:.0f} ms of all-reduce a step, {exposed:.0f} ms of it exposed, "
+        f"beside {backward:.0f} ms of backward (rank 0)"
+    )
 
 
 def _evaluation(run: Run) -> str:

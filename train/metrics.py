@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True)
@@ -16,10 +16,16 @@ class StepRecord:
         samples: trained so far, this step included.
         tokens: of this step.
         loss, mlm_loss, nsp_loss: in nats; means over the step's masked tokens and sequences.
-        learning_rate: used in this step.
-        grad_norm: of the whole gradient, before clipping.
+        learning_rate: used in this step; 0 for one that was skipped.
+        grad_norm: of the reduced gradient, before a clip that follows the reduction.
+        skipped_steps: so far, for a gradient that was not finite.
+        loss_scale: 1 but for fp16.
+        clipped_share: of the buckets that a rank clipped before the reduction, mean over ranks.
         seconds: since training began.
-        data_seconds: waited for the batch.
+        data_seconds: waited for the batch, on rank 0 as the next three.
+        backward_seconds: from the start of the last micro-batch's pass to its last gradient.
+        all_reduce_seconds: during which an all-reduce of gradients was under way.
+        exposed_seconds: of all-reduce after the last gradient, hidden by nothing.
         step_seconds: the whole step, waiting included.
         samples_per_second, tokens_per_second: of this step.
     """
@@ -33,8 +39,14 @@ class StepRecord:
     nsp_loss: float
     learning_rate: float
     grad_norm: float
+    skipped_steps: int
+    loss_scale: float
+    clipped_share: float
     seconds: float
     data_seconds: float
+    backward_seconds: float
+    all_reduce_seconds: float
+    exposed_seconds: float
     step_seconds: float
     samples_per_second: float
     tokens_per_second: float
@@ -94,9 +106,13 @@ class MetricsFile:
         """Write a line of kind ``evaluation``."""
         self._write("evaluation", record)
 
+    def describe(self, kind: str, content: dict[str, Any]) -> None:
+        """Write a line of another kind, such as how gradients are reduced."""
+        self._stream.write(json.dumps({"kind": kind, **content}) + "\n")
+
     def close(self) -> None:
         """Close the file."""
         self._stream.close()
 
     def _write(self, kind: str, record: StepRecord | EvaluationRecord) -> None:
-        self._stream.write(json.dumps({"kind": kind, **asdict(record)}) + "\n")
+        self.describe(kind, asdict(record))

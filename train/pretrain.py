@@ -1,9 +1,9 @@
 """A run, from configuration to result: initialise before the clock, train on it."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from secrets import randbits
 from typing import Any
@@ -12,11 +12,14 @@ import torch
 from rich.console import Console
 
 from bert.model import BertForPreTraining
-from bert.pretrained import check_config, load_huggingface
+from bert.pretrained import LoadReport, check_config, load_huggingface
+from bert.tf1_checkpoint import check_tf1_config, load_tf1
 from optim.clipping import build_clipping
+from optim.communication import check_wire
 from optim.optimizers import build_optimizer
+from optim.precision import Precision
 from optim.schedule import Schedule
-from optim.sync import build_sync
+from optim.sync import GradSync, build_sync
 from train.checkpoint import save_checkpoint
 from train.data import Dataset, EvaluationBatches, TrainingBatches, synthetic_batch
 from train.distributed import World
@@ -43,18 +46,28 @@ def pretrain(config: RunConfig, world: World, on_eval: OnEval | None = None) -> 
     """
     config = replace(config, **world.from_main(_drawn(config)))
     training, evaluation = world.agree(lambda: _datasets(config, world))
+    world.agree(lambda: check_wire(config.sync.wire, world.device.type))
     folder = world.agree(lambda: RunFolder(Path(str(config.run_folder)), writes=world.is_main))
     log = MLPerfLog(config.mlperf, folder.log)
     with folder.discarded_on_error(), log.initialisation():
         model = world.agree(lambda: build_model(config, world))
-        sync = build_sync(config.sync, model)
+        precision = Precision(config.train.precision, world.device.type)
+        sync = world.agree(lambda: build_sync(config.sync, model, precision))
         sync.settle(synthetic_batch(config.model, config.data.batch).to(world.device))
         optimizer = build_optimizer(config.optimizer, sync.parameters())
         schedule = Schedule(config.schedule, optimizer)
-        learner = Learner(sync, optimizer, schedule, build_clipping(config.sync))
+        learner = Learner(
+            sync,
+            optimizer,
+            schedule,
+            build_clipping(config.sync.clip, config.sync.max_norm),
+            precision,
+            may_skip=config.train.not_finite == "skip",
+            max_skipped=config.train.max_skipped_steps,
+        )
         log.hyperparameters(_hyperparameters(config, world, training))
         folder.describe(config, _facts(config, world, model, evaluation))
-    with log.run() as run, _listeners(config, folder) as listeners:
+    with log.run() as run, _listeners(config, folder, sync) as listeners:
         trainer = Trainer(
             config.train,
             learner,
@@ -81,16 +94,24 @@ def build_model(config: RunConfig, world: World) -> BertForPreTraining:
     seed = _seed(config)
     generator = torch.Generator().manual_seed(seed)
     model = BertForPreTraining(config.model, generator).to(getattr(torch, config.train.dtype))
-    if config.init.checkpoint is not None:
-        report = load_huggingface(model, config.init.checkpoint)
+    source, load = _checkpoint(config)
+    if source is not None:
+        report = load(model, source)
         if world.is_main:
             print(
-                f"weights: {len(report.loaded)} tensors from {config.init.checkpoint}; "
+                f"weights: {len(report.loaded)} tensors from {source}; "
                 f"fresh: {', '.join(report.fresh) or 'none'}",
                 file=sys.stderr,
             )
     torch.manual_seed(seed * world.size + world.rank)
     return model.to(world.device)
+
+
+def _checkpoint(config: RunConfig) -> tuple[str | None, Callable[..., LoadReport]]:
+    """Where the first weights lie, if anywhere, and what reads them."""
+    if config.init.tf1_checkpoint is not None:
+        return config.init.tf1_checkpoint, load_tf1
+    return config.init.checkpoint, load_huggingface
 
 
 def _drawn(config: RunConfig) -> dict[str, Any]:
@@ -123,9 +144,15 @@ def _datasets(config: RunConfig, world: World) -> tuple[Dataset, Dataset]:
             f"train.max_samples {config.train.max_samples} is less than one step of "
             f"{global_batch} samples; raise it or lower data.batch"
         )
-    checkpoint = config.init.checkpoint
-    if checkpoint is not None and (Path(checkpoint) / "config.json").exists():
-        check_config(config.model, checkpoint)
+    for path, name, check in (
+        (config.init.checkpoint, "config.json", check_config),
+        (config.init.tf1_checkpoint, "bert_config.json", check_tf1_config),
+    ):
+        if path is None:
+            continue
+        folder = Path(path) if Path(path).is_dir() else Path(path).parent
+        if (folder / name).exists():
+            check(config.model, path)
     return training, evaluation
 
 
@@ -138,14 +165,14 @@ def _hyperparameters(config: RunConfig, world: World, training: Dataset) -> Hype
         max_predictions_per_seq=training.header.max_predictions,
         training_steps=config.schedule.training_steps,
         warmup_steps=config.schedule.warmup_steps,
-        start_warmup_step=0,
+        start_warmup_step=config.schedule.start_warmup_step,
         opt_name=config.optimizer.name,
         base_learning_rate=config.optimizer.learning_rate,
         epsilon=config.optimizer.epsilon,
         beta_1=config.optimizer.beta_1,
         beta_2=config.optimizer.beta_2,
         weight_decay=config.optimizer.weight_decay,
-        poly_power=1.0,
+        poly_power=config.schedule.power,
     )
 
 
@@ -162,11 +189,12 @@ def _facts(
 
 
 @contextmanager
-def _listeners(config: RunConfig, folder: RunFolder) -> Iterator[list[Listener]]:
+def _listeners(config: RunConfig, folder: RunFolder, sync: GradSync) -> Iterator[list[Listener]]:
     """What shows and records the run: on rank 0 the live view and the metrics file."""
     if not folder.writes:
         yield []
         return
     view = LiveView(config.train.max_samples, config.train.target_accuracy, Console(stderr=True))
     with closing(MetricsFile(folder.metrics)) as metrics, view:
+        metrics.describe("sync", {**asdict(config.sync), "buckets": sync.buckets})
         yield [metrics, view]

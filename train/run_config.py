@@ -16,13 +16,22 @@ from train.trainer import TrainConfig
 
 @dataclass(frozen=True)
 class InitConfig:
-    """Where the weights come from.
+    """Where the weights come from; with neither checkpoint, from the seed.
 
     Args:
-        checkpoint: a Hugging Face checkpoint, model.safetensors or its folder; null: from the seed
+        checkpoint: a Hugging Face checkpoint, model.safetensors or its folder
+        tf1_checkpoint: a TensorFlow 1 checkpoint such as MLPerf's, its prefix or its folder
     """
 
     checkpoint: str | None = None
+    tf1_checkpoint: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.checkpoint is not None and self.tf1_checkpoint is not None:
+            raise ValueError(
+                f"init.checkpoint {self.checkpoint} and init.tf1_checkpoint {self.tf1_checkpoint}: "
+                "weights come from one of them; set the other to null"
+            )
 
 
 @dataclass(frozen=True)

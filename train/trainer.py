@@ -1,5 +1,6 @@
 """The loop: step, evaluate when due, stop on the target or the sample limit."""
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -8,7 +9,8 @@ import torch
 
 from bert.batch import Batch
 from bert.loss import PretrainStats
-from optim.clipping import Clip, check_finite
+from optim.clipping import Clip, first_not_finite
+from optim.precision import PRECISIONS, Precision
 from optim.schedule import Schedule
 from optim.sync import GradSync
 from train.data import StepBatches
@@ -28,7 +30,11 @@ class TrainConfig:
         max_samples: stop unsuccessfully before more samples than this have been trained on
         evaluation_interval: evaluate each time so many more samples have been trained on
         device: auto, cpu or cuda
-        dtype: of weights and activations: float32 or float64
+        dtype: of weights: float32 or float64
+        precision: of forward and backward: fp32 (as the weights), bf16 or fp16 (autocast)
+        not_finite: what a gradient that is not finite does: stop (the run) or skip (the step); with
+            fp16 an overflow is always skipped
+        max_skipped_steps: so many skipped steps in a row stop the run
         save: write a checkpoint at the end
     """
 
@@ -37,6 +43,9 @@ class TrainConfig:
     evaluation_interval: int = 150_000
     device: str = "auto"
     dtype: str = "float32"
+    precision: str = "fp32"
+    not_finite: str = "stop"
+    max_skipped_steps: int = 8
     save: bool = True
 
     def __post_init__(self) -> None:
@@ -49,11 +58,21 @@ class TrainConfig:
             raise ValueError(
                 f"train.target_accuracy {self.target_accuracy} must lie between 0 and 1{hint}"
             )
-        for name in ("max_samples", "evaluation_interval"):
+        for name in ("max_samples", "evaluation_interval", "max_skipped_steps"):
             if getattr(self, name) < 1:
                 raise ValueError(f"train.{name} {getattr(self, name)} must be at least 1")
-        if self.dtype not in ("float32", "float64"):
-            raise ValueError(f"train.dtype '{self.dtype}'; choose one of: float32, float64")
+        for name, choices in (
+            ("dtype", ("float32", "float64")),
+            ("precision", PRECISIONS),
+            ("not_finite", ("stop", "skip")),
+        ):
+            value = getattr(self, name)
+            if value not in choices:
+                raise ValueError(f"train.{name} '{value}'; choose one of: {', '.join(choices)}")
+        if self.dtype == "float64" and self.precision != "fp32":
+            raise ValueError(
+                f"train.precision {self.precision} with train.dtype float64; choose float32 or fp32"
+            )
 
 
 @dataclass(frozen=True)
@@ -80,34 +99,96 @@ class RunResult:
 
 
 @dataclass(frozen=True)
+class Update:
+    """What one step came to on this rank.
+
+    Attributes:
+        stats: of this rank's micro-batches.
+        grad_norm: of the reduced gradient, before a clip that follows the reduction.
+        learning_rate: used; 0 for a step that was skipped.
+    """
+
+    stats: PretrainStats
+    grad_norm: float
+    learning_rate: float
+
+
 class Learner:
-    """What a step needs."""
+    """Takes steps, and skips those whose gradient is not finite if it is told to.
 
-    sync: GradSync
-    optimizer: torch.optim.Optimizer
-    schedule: Schedule
-    clip: Clip
+    A skipped step leaves weights, optimizer and schedule as they were. All ranks look at the same
+    reduced gradient, so they agree.
 
-    def step(
-        self, number: int, micro_batches: Sequence[Batch]
-    ) -> tuple[PretrainStats, float, float]:
-        """One update; returns this rank's statistics, the gradient's norm and the rate.
+    Args:
+        sync, optimizer, schedule, clip, precision: what a step needs.
+        may_skip: skip such a step; else it ends the run. With fp16 skipping is part of the method.
+        max_skipped: so many skipped steps in a row end the run.
 
-        Args:
-            number: of the step, counted from 1.
-            micro_batches: of this rank.
+    Attributes:
+        skipped: steps so far.
+    """
+
+    def __init__(
+        self,
+        sync: GradSync,
+        optimizer: torch.optim.Optimizer,
+        schedule: Schedule,
+        clip: Clip,
+        precision: Precision,
+        *,
+        may_skip: bool,
+        max_skipped: int,
+    ) -> None:
+        self.sync = sync
+        self.precision = precision
+        self.skipped = 0
+        self._optimizer = optimizer
+        self._schedule = schedule
+        self._clip = clip
+        self._may_skip = may_skip or precision.scales
+        self._max_skipped = max_skipped
+        self._skipped_in_a_row = 0
+        self._updates = 0
+
+    def step(self, micro_batches: Sequence[Batch]) -> Update:
+        """One step of this rank.
 
         Raises:
-            ValueError: the gradient is not finite; the weights are left as they were.
+            ValueError: the gradient is not finite and may not, or not again, be skipped.
         """
-        self.optimizer.zero_grad()
+        self._optimizer.zero_grad()
         stats: PretrainStats = self.sync.forward_backward(micro_batches)
-        norm = self.clip([parameter for _, parameter in self.sync.parameters()])
-        norm_value = check_finite(norm, number)
-        rate = self.schedule.set_rate(number)
-        self.optimizer.step()
+        norm = float(self._clip([parameter for _, parameter in self.sync.parameters()]))
+        if not math.isfinite(norm):
+            self._skip(norm)
+            return Update(stats, norm, 0.0)
+        self.precision.update(finite=True)
+        self._skipped_in_a_row = 0
+        self._updates += 1
+        rate = self._schedule.set_rate(self._updates)
+        self._optimizer.step()
         self.sync.after_step()
-        return stats, norm_value, rate
+        return Update(stats, norm, rate)
+
+    def _skip(self, norm: float) -> None:
+        self.skipped += 1
+        self._skipped_in_a_row += 1
+        where = (
+            f"step {self._updates + self.skipped}: the gradient of "
+            f"{first_not_finite(self.sync.parameters()) or 'several parameters'} is not finite"
+        )
+        if not self._may_skip:
+            raise ValueError(
+                f"{where}; lower optimizer.learning_rate, or set train.not_finite skip"
+            )
+        if self.precision.exhausted:
+            raise ValueError(f"{where} with a loss scale of {self.precision.scale:g}, the least")
+        if self._skipped_in_a_row >= self._max_skipped:
+            raise ValueError(
+                f"{where}, for the {self._skipped_in_a_row}th time in a row "
+                f"(train.max_skipped_steps); lower optimizer.learning_rate"
+            )
+        self.precision.update(finite=False)
 
 
 class Trainer:
@@ -177,29 +258,37 @@ class Trainer:
     def _train_step(self, batches: StepBatches, global_batch: int) -> None:
         received = time.perf_counter()
         self._steps += 1
-        stats, norm, rate = self._learner.step(self._steps, batches.micro_batches)
+        update = self._learner.step(batches.micro_batches)
+        times, clipped = self._learner.sync.report()
         self._samples += global_batch
         tokens = sum(batch.tokens for batch in batches.micro_batches)
-        device = stats.mlm_loss_sum.device
-        sums = torch.cat([stats.to_vector(), torch.tensor([tokens], device=device)])
-        total = self._world.sum(sums)
-        whole = PretrainStats.from_vector(total[:-1])
+        sums = update.stats.to_vector()
+        extra = torch.tensor([tokens, clipped], dtype=sums.dtype, device=sums.device)
+        total = self._world.sum(torch.cat([sums, extra]))
+        whole = PretrainStats.from_vector(total[:-2])
         finished = time.perf_counter()
+        seconds = finished - self._clock
         record = StepRecord(
             step=self._steps,
             epoch=batches.epoch,
             samples=self._samples,
-            tokens=int(total[-1]),
+            tokens=int(total[-2]),
             loss=whole.mlm_loss + whole.nsp_loss,
             mlm_loss=whole.mlm_loss,
             nsp_loss=whole.nsp_loss,
-            learning_rate=rate,
-            grad_norm=norm,
+            learning_rate=update.learning_rate,
+            grad_norm=update.grad_norm,
+            skipped_steps=self._learner.skipped,
+            loss_scale=self._learner.precision.scale,
+            clipped_share=float(total[-1]) / self._world.size,
             seconds=finished - self._start,
             data_seconds=received - self._clock,
-            step_seconds=finished - self._clock,
-            samples_per_second=global_batch / (finished - self._clock),
-            tokens_per_second=float(total[-1]) / (finished - self._clock),
+            backward_seconds=times.backward,
+            all_reduce_seconds=times.all_reduce,
+            exposed_seconds=times.exposed,
+            step_seconds=seconds,
+            samples_per_second=global_batch / seconds,
+            tokens_per_second=float(total[-2]) / seconds,
         )
         for listener in self._listeners:
             listener.step_done(record)

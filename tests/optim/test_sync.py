@@ -8,6 +8,7 @@ from ranks import on_ranks
 from bert.batch import Batch, Sample, pack
 from bert.config import BertConfig
 from bert.model import BertForPreTraining
+from optim.precision import Precision
 from optim.sync import SyncConfig, build_sync
 
 CONFIG = BertConfig(
@@ -51,7 +52,7 @@ def whole_gradient() -> torch.Tensor:
 def work(rank: int, cut: list[list[list[int]]], bucket_cap_mb: float) -> dict[str, torch.Tensor]:
     """One step; ``cut[rank]`` are the samples of each of the rank's micro-batches."""
     made, ours = samples(), model()
-    sync = build_sync(SyncConfig(bucket_cap_mb=bucket_cap_mb), ours)
+    sync = build_sync(SyncConfig(bucket_cap_mb=bucket_cap_mb), ours, Precision("fp32"))
     batches: list[Batch] = [pack([made[i] for i in chosen]) for chosen in cut[rank]]
     sync.settle(batches[0])
     assert not gradient(ours).any()
@@ -90,7 +91,7 @@ def settle_only(rank: int) -> list[torch.Tensor]:
     before = [p.detach().clone() for p in ours.parameters()]
     torch.manual_seed(rank)
     state = torch.get_rng_state()
-    build_sync(SyncConfig(), ours).settle(pack(samples()))
+    build_sync(SyncConfig(), ours, Precision("fp32")).settle(pack(samples()))
     assert torch.equal(state, torch.get_rng_state())
     assert all(torch.equal(a, b) for a, b in zip(before, ours.parameters(), strict=True))
     return [p.grad for p in ours.parameters() if p.grad is not None]

@@ -104,8 +104,25 @@ def step_line(number: int) -> str:
         "loss": 8.0 - number / 100,
         "step_seconds": 0.9,
         "tokens_per_second": 1111.1,
+        "skipped_steps": number // 100,
+        "clipped_share": 0.5,
+        "backward_seconds": 0.6,
+        "all_reduce_seconds": 0.3,
+        "exposed_seconds": 0.02,
     }
     return json.dumps(record) + "\n"
+
+
+SYNC_LINE = json.dumps(
+    {
+        "kind": "sync",
+        "clip": "bucket_before",
+        "max_norm": 1.0,
+        "wire": "fp16",
+        "buckets": 7,
+        "bucket_cap_mb": 25.0,
+    }
+)
 
 
 @pytest.fixture
@@ -115,7 +132,10 @@ def run_dir(tmp_path: Path) -> Path:
     (folder / "checkpoint").mkdir(parents=True)
     (folder / "result_0.txt").write_text(log_text(run_records([0.05, 0.1, 0.16])))
     (folder / "metrics.jsonl").write_text(
-        "".join(map(step_line, range(1, 301))) + json.dumps({"kind": "evaluation"}) + "\n"
+        f"{SYNC_LINE}\n"
+        + "".join(map(step_line, range(1, 301)))
+        + json.dumps({"kind": "evaluation"})
+        + "\n"
     )
     (folder / "config.yaml").write_text("seed: 1\n")
     facts = {

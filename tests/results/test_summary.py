@@ -26,11 +26,15 @@ def test_a_successful_run(run_dir: Path, results_command: Command) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert lines[0] == "target reached in 5:00: MLM accuracy 0.1600, target 0.1500"
-    assert lines[2:9] == [
+    assert lines[2:13] == [
         "trained         2,400 samples in 300 steps, last loss 5.000",
         "time to target  300.5 s, run_start to run_stop",
         "evaluation      30.0 s = 10.0% of the time, 3 evaluations of 64 samples",
         "training speed  1,111 tokens/s, evaluations not counted",
+        "gradients       clip bucket_before at 1.0 (50% of the buckets clipped), 7",
+        "                buckets of 25.0 MiB, wire fp16, 3 steps skipped",
+        "communication   300 ms of all-reduce a step, 20 ms of it exposed, beside 600 ms",
+        "                of backward (rank 0)",
         "constant guess  accuracy 0.0610 (always 'the')",
         "model           22,713,216 parameters, 2 ranks",
         "machine         processor Some CPU, cores 2",
