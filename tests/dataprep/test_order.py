@@ -112,6 +112,15 @@ def test_every_place_is_left_out_equally_often() -> None:
     assert abs(counts - expected).max() < 5 * np.sqrt(expected)
 
 
+@pytest.mark.parametrize("samples", [15, 103, 1007])
+def test_exactly_the_remainder_is_left_out(samples: int) -> None:
+    lengths = LengthHistogram(dict.fromkeys(range(1, samples + 1), 1))  # nothing to swap with
+    for epoch in range(5):
+        plan = Plan(lengths, 2, 4, seed=3, epoch=epoch)
+        dealt = set(all_places(plan).ravel().tolist())
+        assert dealt == set(range(samples)) - set(plan.left_out.tolist())
+
+
 def test_a_dataset_of_less_than_a_step_is_refused() -> None:
     with pytest.raises(ValueError, match=r"7 samples, less than one step of 2 x 4 = 8"):
         Plan(histogram(7), 2, 4, 0, 0)

@@ -8,6 +8,8 @@ import pytest
 import yaml
 from launch import log_events, records, run
 
+pytestmark = pytest.mark.slow
+
 
 def loss_and_norm(folder: Path) -> list[list[float]]:
     return [[record["loss"], record["grad_norm"]] for record in records(folder, "step")]
