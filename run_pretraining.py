@@ -6,9 +6,10 @@ Several ranks:  torchrun --standalone --nproc-per-node 2 run_pretraining.py --co
 
 import signal
 import sys
+import time
 from types import FrameType
 
-from dataprep.commandline import build_parser, parse, run_command
+from dataprep.commandline import EXIT_USER_ERROR, build_parser, parse, run_command
 from train.distributed import AgreedError, join_world, launched_rank
 from train.pretrain import pretrain
 from train.run_config import RunConfig
@@ -37,17 +38,26 @@ def read_config(arguments: list[str]) -> RunConfig:
         raise AgreedError(str(error)) from error
 
 
+def start() -> int:
+    """Run ``main``; an error that all ranks share is reported by rank 0 alone.
+
+    The others then wait a little: a launcher ends all ranks when the first one has ended, and that
+    must not be before rank 0 has spoken.
+    """
+    rank = launched_rank()
+    if rank == 0:
+        return run_command(PROGRAM, main)
+    try:
+        return run_command(f"{PROGRAM} [rank {rank}]", main, unreported=AgreedError)
+    except AgreedError:
+        time.sleep(15)
+        return EXIT_USER_ERROR
+
+
 def _terminate(number: int, frame: FrameType | None) -> None:
     """Turn the signal into an exception, so that the log still gets its run_stop."""
     sys.exit(128 + number)
 
 
 if __name__ == "__main__":
-    rank = launched_rank()
-    sys.exit(
-        run_command(
-            f"{PROGRAM} [rank {rank}]" if rank else PROGRAM,
-            main,
-            unreported=AgreedError if rank else (),
-        )
-    )
+    sys.exit(start())

@@ -130,6 +130,15 @@ def read_huggingface_config(path: str | Path) -> dict[str, Any]:
     return found
 
 
+def write_huggingface_config(config: BertConfig, folder: Path) -> None:
+    """Write the config.json with which transformers reads a model's weights."""
+    content = {name: value for name, value in asdict(config).items() if name != "attention"}
+    kinds = {kind: act for act, kind in reversed(GELU_OF_HIDDEN_ACT.items())}
+    content |= {"hidden_act": kinds[content.pop("gelu")], "model_type": "bert"}
+    content["architectures"] = ["BertForPreTraining"]
+    (folder / CONFIG_NAME).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
 def check_config(config: BertConfig, path: str | Path) -> None:
     """Refuse a model whose settings are not those that a checkpoint was trained with.
 

@@ -1,8 +1,10 @@
 """The command line: ``python -m dataprep STAGE --help``."""
 
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from dataprep.commandline import build_parser, parse, run_command
@@ -178,5 +180,11 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def _terminate(number: int, frame: FrameType | None) -> None:
+    """Turn the signal into an exception, so that temporary files go."""
+    sys.exit(128 + number)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _terminate)
     sys.exit(run_command("python -m dataprep", lambda: main(sys.argv[1:])))

@@ -41,6 +41,8 @@ def parse(parser: ArgumentParser, arguments: Sequence[str]) -> Namespace:
         return settings
     except (ArgumentError, TypeError) as error:
         raise ValueError(_one_line(str(error), parser, places)) from error
+    except ValueError as error:
+        raise ValueError(f"{_place_of(str(error), places)}{error}") from error
 
 
 def run_command(
@@ -55,13 +57,14 @@ def run_command(
     Args:
         program: begins the line.
         command: gives the exit code.
-        unreported: errors that another process reports.
+        unreported: errors that are not reported but raised on.
     """
     try:
         return command()
     except (ValueError, OSError) as error:
-        if not isinstance(error, unreported):
-            print(f"{program}: error: {describe(error)}", file=sys.stderr)
+        if isinstance(error, unreported):
+            raise
+        print(f"{program}: error: {describe(error)}", file=sys.stderr)
         return EXIT_USER_ERROR
     except KeyboardInterrupt:
         print(f"{program}: interrupted", file=sys.stderr)
@@ -129,6 +132,15 @@ def _walk(
             raise ValueError(
                 f"{place}: '{key}' is a group, not a single value; give {', '.join(names)} below it"
             )
+
+
+def _place_of(text: str, places: dict[str, str]) -> str:
+    """Where the first setting that an error's text names was given, to begin the line with."""
+    for word in re.findall(r"[A-Za-z_][\w.]*", text):
+        for key, place in places.items():
+            if key == word or key.endswith(f".{word}"):
+                return f"{place}: "
+    return ""
 
 
 def _suggest(key: str, keys: set[str]) -> str:

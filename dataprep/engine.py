@@ -16,7 +16,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from dataprep.manifest import MANIFEST_NAME, FileEntry, replacing
+from dataprep.manifest import MANIFEST_NAME, FileEntry, remove_stale, replacing
 
 _RECEIPTS = ".receipts"
 _STAGE_VERSION = 1  # raised when a stage makes something else of the same inputs
@@ -67,8 +67,10 @@ def run_jobs(folder: Path, jobs: Sequence[Job], workers: int) -> list[FileEntry]
     earlier = _recorded_files(folder)
     done = {job.name: _done(folder, job) for job in jobs}
     todo = [job for job in jobs if done[job.name] is None]
+    parent_is_new = not folder.parent.exists()
     if todo:  # the folder is unfinished until its manifest is written anew
         (folder / MANIFEST_NAME).unlink(missing_ok=True)
+        remove_stale(folder)
     results = _serial(todo) if workers == 1 or len(todo) < 2 else _processes(todo, workers)
     try:
         for job, entries in results:
@@ -77,7 +79,8 @@ def run_jobs(folder: Path, jobs: Sequence[Job], workers: int) -> list[FileEntry]
     except BaseException:
         with suppress(OSError):  # leave no empty folder behind
             folder.rmdir()
-            folder.parent.rmdir()
+            if parent_is_new:
+                folder.parent.rmdir()
         raise
     made = [entry for job in jobs for entry in done[job.name] or []]
     _remove_left_over(folder, jobs, earlier - {entry.file for entry in made})
@@ -98,7 +101,9 @@ def _processes(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, list[Fi
             while waiting and len(running) < workers:
                 job = waiting.pop()
                 receiver, sender = context.Pipe(duplex=False)
-                process: BaseProcess = context.Process(target=_work, args=(job, sender))
+                process: BaseProcess = context.Process(
+                    target=_work, args=(job, sender), daemon=True
+                )
                 process.start()
                 sender.close()
                 running[receiver] = (job, process)
@@ -113,10 +118,13 @@ def _processes(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, list[Fi
 
 
 def _work(job: Job, sender: Connection) -> None:
+    answer: list[FileEntry] | Exception
     try:
-        sender.send(job.run())
+        answer = job.run()
     except (ValueError, OSError) as error:
-        sender.send(error)
+        answer = error
+    with suppress(BrokenPipeError):  # nobody is waiting any more
+        sender.send(answer)
 
 
 def _result(job: Job, process: BaseProcess, receiver: Connection) -> list[FileEntry]:

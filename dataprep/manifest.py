@@ -144,6 +144,14 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def remove_stale(folder: Path) -> None:
+    """Delete temporary files of processes that ended before they could rename them."""
+    for path in folder.glob("*.tmp-*"):
+        process = path.name.rpartition("-")[2]
+        if process.isdigit() and not Path(f"/proc/{process}").exists():
+            path.unlink(missing_ok=True)
+
+
 def file_sha256(path: Path) -> str:
     """The sha256 of a file's bytes, in hexadecimal."""
     with path.open("rb") as stream:

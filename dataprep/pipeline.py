@@ -30,7 +30,7 @@ class PipelineConfig:
         evaluation_samples: how many samples of theirs make up the evaluation set; null for all
         sentences: how documents are split
         samples: how samples are made
-        stripes: files of the training set; of the evaluation set as many, if it is large enough
+        stripes: files of the training set, and of the evaluation set
     """
 
     sources: list[str]

@@ -37,6 +37,11 @@ class HoldOut:
     digests: frozenset[str] = field(default_factory=frozenset)
     only_these: bool = False
 
+    @property
+    def sha256(self) -> str:
+        """The digest of the list."""
+        return hashlib.sha256("\n".join(sorted(self.digests)).encode()).hexdigest()
+
     def takes(self, digest: str) -> bool:
         """Whether a document with this md5 is taken."""
         return (digest in self.digests) == self.only_these
@@ -79,12 +84,11 @@ class Recipe:
     @property
     def settings(self) -> dict[str, Any]:
         """The recipe without its seed, as the manifest records it."""
-        held_out = "\n".join(sorted(self.holdout.digests))
         return {
             **asdict(self.config),
             "vocabulary_sha256": self.vocabulary.sha256,
             "lowercase": self.lowercase,
-            "held_out_sha256": hashlib.sha256(held_out.encode()).hexdigest(),
+            "held_out_sha256": self.holdout.sha256,
             "only_held_out": self.holdout.only_these,
         }
 
@@ -97,6 +101,8 @@ class Recipe:
             max_predictions=self.config.max_predictions,
             builder="fast",
             seed=self.seed,
+            held_out_sha256=self.holdout.sha256,
+            only_held_out=self.holdout.only_these,
             sources=sources,
         )
 
@@ -148,6 +154,7 @@ def _tokenise(sources: Sequence[Path], recipe: Recipe, counts: Counter[str]) -> 
     sentence_sizes: list[int] = []
     document_sizes: list[int] = []
     digests: list[str] = []
+    seen: set[str] = set()
     for sentences in read_parts(sources):
         digest = document_md5(sentences)
         if not recipe.holdout.takes(digest):
@@ -163,7 +170,8 @@ def _tokenise(sources: Sequence[Path], recipe: Recipe, counts: Counter[str]) -> 
         if not ids:
             counts["documents_without_tokens"] += 1
             continue
-        counts["documents_copied"] += digest in digests
+        counts["documents_copied"] += digest in seen
+        seen.add(digest)
         counts["unknown_tokens"] += sum(int((one == unknown).sum()) for one in ids)
         tokens += ids
         sentence_sizes += [len(one) for one in ids]
@@ -194,17 +202,17 @@ def make_stripes(source: Path, folder: Path, config: PresortConfig, seed: int) -
 def _finish_shards(folder: Path, manifest: Manifest, vocabulary: Vocabulary) -> Manifest:
     """Add the vocabulary and what the shards of a folder have in common; write the manifest."""
     save_vocabulary(vocabulary, folder / VOCABULARY_NAME)
-    shards = [Shard(folder / entry.file) for entry in manifest.files]
     lengths: Counter[int] = Counter()
-    labels = np.zeros(shards[0].header.vocabulary_size, np.int64)
-    for shard in shards:
+    labels = np.zeros(len(vocabulary), np.int64)
+    for entry in manifest.files:
+        shard = Shard(folder / entry.file)
         values, counts = np.unique(shard.lengths(), return_counts=True)
         lengths.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
         labels += shard.label_counts()
     most_frequent = int(labels.argmax())
     return replace(
         manifest,
-        shard_header={k: v for k, v in asdict(shards[0].header).items() if k != "sources"},
+        shard_header={k: v for k, v in asdict(shard.header).items() if k != "sources"},
         lengths=dict(sorted(lengths.items())),
         most_frequent_label={
             "token": vocabulary.tokens[most_frequent],

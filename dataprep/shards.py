@@ -19,10 +19,12 @@ Contiguous datasets can be memory-mapped (3 to 6 microseconds a sample) but cann
 is written in two passes: raw temporary streams, then datasets of known size, then a rename.
 """
 
+import errno
 import hashlib
 import json
+import os
 import tempfile
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NamedTuple, Self
@@ -44,6 +46,7 @@ FIELDS: dict[str, str] = {
     "mlm_offsets": "<u8",
 }
 _COPY_BYTES = 1 << 22
+_NOT_WHOLE = "not a whole shard of this project; delete it and run its stage again"
 UInt16Array = NDArray[np.uint16]
 
 
@@ -63,7 +66,11 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class ShardHeader:
-    """What a shard's samples were made with; equal in all shards of a folder."""
+    """What a shard's samples were made with; all but the sources equal in a folder's shards.
+
+    ``held_out_sha256`` is that of the list of evaluation documents; ``only_held_out`` says whether
+    the samples are theirs or everybody else's.
+    """
 
     vocabulary_sha256: str
     vocabulary_size: int
@@ -71,12 +78,18 @@ class ShardHeader:
     max_predictions: int
     builder: str
     seed: int
+    held_out_sha256: str
+    only_held_out: bool
     sources: dict[str, str] = field(default_factory=dict)
 
     def same_kind(self, other: "ShardHeader") -> bool:
         """Whether samples of both may stand in one folder: all but seed and sources equal."""
-        names = ("vocabulary_sha256", "vocabulary_size", "max_length", "max_predictions", "builder")
-        return all(getattr(self, name) == getattr(other, name) for name in names)
+        return replace(self, seed=other.seed, sources=other.sources) == other
+
+    def is_trained_for(self, evaluation: "ShardHeader") -> bool:
+        """Whether ``evaluation`` holds just the documents that were left out of this one."""
+        trained = replace(self, only_held_out=True)
+        return not self.only_held_out and trained.same_kind(evaluation)
 
 
 class ShardWriter:
@@ -182,14 +195,23 @@ class Shard:
                     )
                 self.header = ShardHeader(**json.loads(file.attrs["header"]))
                 self.sha256 = str(file.attrs["sha256"])
-                self._fields = {name: _mapped(path, file[name]) for name in FIELDS}
+                places = {name: _place(file[name]) for name in FIELDS}
+            # one map for all fields: each map keeps a file descriptor
+            content = np.memmap(path, np.uint8, "r")
+            self._fields = {
+                name: np.frombuffer(content, FIELDS[name], count, offset)
+                for name, (offset, count) in places.items()
+            }
         except FileNotFoundError:
             raise ValueError(f"{path}: no such file; run the stage that makes it") from None
-        except (OSError, KeyError, TypeError) as error:
-            reason = str(error).strip("'\"").split("\n")[0]
-            raise ValueError(
-                f"{path}: not a whole shard ({reason}); delete it and run its stage again"
-            ) from None
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE, errno.EACCES, errno.EIO):
+                raise ValueError(f"{path}: cannot be opened: {os.strerror(error.errno)}") from None
+            raise ValueError(f"{path}: {_NOT_WHOLE}") from None
+        except (KeyError, TypeError, ValueError) as error:
+            if str(error).startswith(str(path)):
+                raise
+            raise ValueError(f"{path}: {_NOT_WHOLE}") from None
         self._check_offsets()
 
     def _check_offsets(self) -> None:
@@ -232,10 +254,12 @@ class Shard:
         return digest.hexdigest()
 
 
-def _mapped(path: Path, dataset: h5py.Dataset) -> NDArray[Any]:
-    if len(dataset) == 0:  # has no place in the file
-        return np.zeros(0, dataset.dtype)
+def _place(dataset: h5py.Dataset) -> tuple[int, int]:
+    """Offset in the file, in bytes, and number of elements."""
+    kind = FIELDS[dataset.name[1:]]
     offset = dataset.id.get_offset()
-    if offset is None or dataset.ndim != 1 or dataset.dtype != FIELDS[dataset.name[1:]]:
-        raise TypeError(f"dataset {dataset.name} is not contiguous {FIELDS[dataset.name[1:]]}")
-    return np.memmap(path, dataset.dtype, "r", offset, dataset.shape)
+    if len(dataset) == 0:  # has no place in the file
+        return 0, 0
+    if offset is None or dataset.ndim != 1 or dataset.dtype != kind:
+        raise TypeError(f"dataset {dataset.name} is not contiguous {kind}")
+    return offset, len(dataset)

@@ -34,13 +34,15 @@ def make_documents(sources: Sequence[Path], folder: Path, format: str, parts: in
     """
     if parts < 1:
         raise ValueError(f"parts {parts} must be at least 1")
+    if not sources:
+        raise ValueError("sources: none given; name at least one dump or text file")
     for path in sources:
         if not path.is_file():
             raise ValueError(f"{path}: no such file; give a dump or a text file as source")
     digests = {str(path): file_sha256(path) for path in sources}
     settings = {"format": format, "parts": parts}
     run = partial(_deal_documents, sources, folder, format, parts)
-    inputs = stage_inputs("documents", settings, 0, list(digests.values()))
+    inputs = stage_inputs("documents", settings, 0, [digests[str(path)] for path in sources])
     entries = run_jobs(folder, [Job("documents", run, inputs)], workers=1)
     return Manifest("documents", 0, settings, digests, entries).write(folder)
 
@@ -139,8 +141,9 @@ def _draw_holdout(
     digests = {document_md5(sentences) for sentences in read_parts(sources)}
     if not 2 <= documents <= len(digests) - 2:
         raise ValueError(
-            f"{documents} evaluation documents of {len(digests)} different ones; "
-            f"choose 2 to {len(digests) - 2}"
+            f"{sources[0].parent}: {documents} evaluation documents of {len(digests)} different "
+            "ones; at least 2 must be held out and 2 left to train on: choose another number or "
+            "give a larger corpus"
         )
     drawn = sorted(digests, key=lambda digest: hashlib.sha256(f"{seed} {digest}".encode()).digest())
     target = folder / HELD_OUT_LIST

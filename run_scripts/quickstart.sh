@@ -6,7 +6,15 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=${VENV:-.venv}
 data=data/quickstart
-run=runs/quickstart-$(date +%Y%m%d-%H%M%S)
+run=runs/quickstart-$(date +%Y%m%d-%H%M%S)-$$
+for option in "$@"; do
+    case $option in
+    --run_folder* | --config*)
+        echo "quickstart: ${option%%=*} is set by this script; start run_pretraining.py for your own" >&2
+        exit 2
+        ;;
+    esac
+done
 export HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1
 
 VENV=$venv run_scripts/setup.sh demo

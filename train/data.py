@@ -152,7 +152,7 @@ class TrainingBatches:
     """The steps of a run for one rank, epoch after epoch, without end.
 
     Args:
-        dataset: sorted stripes; opened when the iteration starts.
+        dataset: sorted stripes, open when the iteration starts.
         config: how steps are cut.
         world: this rank.
         seed: of the order, the same on all ranks.
@@ -175,7 +175,6 @@ class TrainingBatches:
         return Plan(self._dataset.histogram, self._width, self._config.batch, self._seed, epoch)
 
     def __iter__(self) -> Iterator[StepBatches]:
-        self._dataset.open()
         return _ahead(self._steps(), self._config.prefetch)
 
     def _steps(self) -> Iterator[StepBatches]:
@@ -205,12 +204,8 @@ class EvaluationBatches:
         self._dataset = dataset
         self._batch = config.evaluation_batch
         self._world = world
-        self._opened = False
 
     def __iter__(self) -> Iterator[Batch]:
-        if not self._opened:
-            self._dataset.open()
-            self._opened = True
         places = range(self._world.rank, self._dataset.samples, self._world.size)
         for start in range(0, len(places), self._batch):
             samples = [self._dataset.sample(place) for place in places[start : start + self._batch]]

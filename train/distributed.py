@@ -17,7 +17,7 @@ from torch import Tensor
 from dataprep.commandline import describe
 
 T = TypeVar("T")
-_DEVICES = ("auto", "cpu", "cuda")
+DEVICES = ("auto", "cpu", "cuda")
 
 
 class AgreedError(ValueError):
@@ -118,8 +118,8 @@ def join_world(device: str = "auto", timeout_seconds: float = 600.0) -> Iterator
 
 
 def _device(name: str) -> torch.device:
-    if name not in _DEVICES:
-        raise ValueError(f"train.device '{name}'; choose one of: {', '.join(_DEVICES)}")
+    if name not in DEVICES:
+        raise ValueError(f"train.device '{name}'; choose one of: {', '.join(DEVICES)}")
     available = torch.cuda.is_available()
     if name == "cpu" or (name == "auto" and not available):
         return torch.device("cpu")

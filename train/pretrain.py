@@ -1,7 +1,7 @@
 """A run, from configuration to result: initialise before the clock, train on it."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -67,18 +67,21 @@ def pretrain(config: RunConfig, world: World, on_eval: OnEval | None = None) -> 
         )
         log.hyperparameters(_hyperparameters(config, world, training))
         folder.describe(config, _facts(config, world, model, evaluation))
-    with log.run() as run, _listeners(config, folder, sync) as listeners:
-        trainer = Trainer(
-            config.train,
-            learner,
-            TrainingBatches(training, config.data, world, _seed(config)),
-            Evaluator(model, EvaluationBatches(evaluation, config.data, world), world),
-            world,
-            listeners=[run, *listeners],
-            on_eval=on_eval,
-        )
-        result = trainer.train(config.data.global_batch(world.size))
-        run.stop(success=result.reached)
+    with log.run() as run:
+        with folder.discarded_on_error():  # a run without a step leaves nothing
+            world.agree(lambda: _open(training, evaluation))
+        with _listeners(config, folder, sync) as listeners:
+            trainer = Trainer(
+                config.train,
+                learner,
+                TrainingBatches(training, config.data, world, _seed(config)),
+                Evaluator(model, EvaluationBatches(evaluation, config.data, world), world),
+                world,
+                listeners=[run, *listeners],
+                on_eval=on_eval,
+            )
+            result = trainer.train(config.data.global_batch(world.size))
+            run.stop(success=result.reached)
     if config.train.save:
         folder.save(lambda path: save_checkpoint(path, model, optimizer, result))
     world.barrier()
@@ -100,11 +103,18 @@ def build_model(config: RunConfig, world: World) -> BertForPreTraining:
         if world.is_main:
             print(
                 f"weights: {len(report.loaded)} tensors from {source}; "
-                f"fresh: {', '.join(report.fresh) or 'none'}",
+                f"fresh: {', '.join(report.fresh) or 'none'}; "
+                f"not used: {', '.join(_beside_the_model(report)) or 'none'}",
                 file=sys.stderr,
             )
     torch.manual_seed(seed * world.size + world.rank)
     return model.to(world.device)
+
+
+def _beside_the_model(report: LoadReport) -> list[str]:
+    """Weights in the file that the model has no place for; optimizer state is none."""
+    unknown: Sequence[str] = getattr(report, "unknown", report.ignored)
+    return list(unknown)
 
 
 def _checkpoint(config: RunConfig) -> tuple[str | None, Callable[..., LoadReport]]:
@@ -132,10 +142,10 @@ def _datasets(config: RunConfig, world: World) -> tuple[Dataset, Dataset]:
     training, evaluation = Dataset(Path(config.data.train)), Dataset(Path(config.data.evaluation))
     for dataset in (training, evaluation):
         dataset.check_model(config.model.vocab_size, config.model.max_position_embeddings)
-    if not training.header.same_kind(evaluation.header):
+    if not training.header.is_trained_for(evaluation.header):
         raise ValueError(
-            f"{evaluation.folder}: made with another vocabulary or other lengths than "
-            f"{training.folder}; prepare both together"
+            f"{evaluation.folder}: not the evaluation set that was held out of {training.folder} "
+            "(documents, vocabulary or lengths differ); prepare both together"
         )
     TrainingBatches(training, config.data, world, _seed(config))
     global_batch = config.data.global_batch(world.size)
@@ -154,6 +164,11 @@ def _datasets(config: RunConfig, world: World) -> tuple[Dataset, Dataset]:
         if (folder / name).exists():
             check(config.model, path)
     return training, evaluation
+
+
+def _open(*datasets: Dataset) -> None:
+    for dataset in datasets:
+        dataset.open()
 
 
 def _hyperparameters(config: RunConfig, world: World, training: Dataset) -> Hyperparameters:

@@ -84,7 +84,7 @@ class RunFolder:
 
 def default_path() -> Path:
     """``runs/`` and the time."""
-    return Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S")
+    return Path("runs") / datetime.now().strftime("%Y%m%d-%H%M%S-%f")
 
 
 def _versions() -> dict[str, str]:

@@ -14,7 +14,7 @@ from optim.precision import PRECISIONS, Precision
 from optim.schedule import Schedule
 from optim.sync import GradSync
 from train.data import StepBatches
-from train.distributed import World
+from train.distributed import DEVICES, World
 from train.metrics import EvaluationRecord, Listener, StepRecord
 
 # given an evaluation, False stops the run
@@ -64,6 +64,7 @@ class TrainConfig:
         for name, choices in (
             ("dtype", ("float32", "float64")),
             ("precision", PRECISIONS),
+            ("device", DEVICES),
             ("not_finite", ("stop", "skip")),
         ):
             value = getattr(self, name)

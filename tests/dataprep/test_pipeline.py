@@ -340,6 +340,38 @@ def test_help_names_every_setting() -> None:
     assert "how often the corpus is gone through" in " ".join(done.stdout.split())
 
 
+def test_no_source_and_the_same_source_twice(
+    corpus_file: Path, vocabulary_file: Path, tmp_path: Path
+) -> None:
+    config = settings(corpus_file, vocabulary_file, tmp_path / "data", sources=[])
+    with pytest.raises(ValueError, match="sources: none given"):
+        next(run_pipeline(config))
+    once = replace(config, sources=[str(corpus_file)])
+    twice = replace(config, sources=[str(corpus_file)] * 2)
+    counts = [next(run_pipeline(one)).counts["documents"] for one in (once, twice, once)]
+    assert counts == [40, 80, 40]
+
+
+def test_terminated_it_leaves_no_temporary_file(
+    corpus_file: Path, vocabulary_file: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "large.txt"
+    source.write_text("\n".join([corpus_file.read_text()] * 3000))
+    folder = tmp_path / "documents"
+    arguments = ["documents", "--sources", f'["{source}"]', "--output", str(folder)]
+    process = subprocess.Popen([sys.executable, "-m", "dataprep", *arguments], cwd=ROOT)
+    try:
+        limit = time.monotonic() + 60
+        while not list(folder.glob("*.tmp-*")):
+            assert time.monotonic() < limit and process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 128 + signal.SIGTERM
+    finally:
+        process.kill()
+    assert not folder.exists() or not list(folder.iterdir())
+
+
 def test_one_document_is_refused_with_the_reason(tmp_path: Path, vocabulary_file: Path) -> None:
     source = tmp_path / "one.txt"
     source.write_text("the city .\nthe river .\nthe war .\n")

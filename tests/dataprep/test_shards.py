@@ -10,7 +10,17 @@ import pytest
 from dataprep.manifest import FileEntry, Manifest, read_manifest, replacing
 from dataprep.shards import Sample, Shard, ShardHeader, ShardWriter
 
-HEADER = ShardHeader("ab" * 32, 100, 128, 20, "fast", 1, {"part-00000.txt": "cd" * 32})
+HEADER = ShardHeader(
+    vocabulary_sha256="ab" * 32,
+    vocabulary_size=100,
+    max_length=128,
+    max_predictions=20,
+    builder="fast",
+    seed=1,
+    held_out_sha256="ef" * 32,
+    only_held_out=False,
+    sources={"part-00000.txt": "cd" * 32},
+)
 
 
 def some_samples(count: int = 50) -> list[Sample]:
@@ -77,7 +87,7 @@ def test_a_cut_off_shard_is_named(tmp_path: Path, kept: int) -> None:
     path = tmp_path / "a.h5"
     write(path, some_samples())
     path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(ValueError, match=rf"{path}: not a whole shard .*; delete it"):
+    with pytest.raises(ValueError, match=rf"{path}: not a whole shard of .*; delete it"):
         Shard(path)
 
 
@@ -97,6 +107,13 @@ def test_some_other_hdf5_file_is_refused(tmp_path: Path) -> None:
         Shard(tmp_path / "a.h5")
     with pytest.raises(ValueError, match="no such file"):
         Shard(tmp_path / "none.h5")
+
+
+def test_many_shards_take_one_file_descriptor_each(tmp_path: Path) -> None:
+    write(tmp_path / "a.h5", some_samples())
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    shards = [Shard(tmp_path / "a.h5") for _ in range(20)]
+    assert len(list(Path("/proc/self/fd").iterdir())) - before <= len(shards)
 
 
 def test_a_changed_byte_changes_the_content_digest(tmp_path: Path) -> None:

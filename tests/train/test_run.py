@@ -68,13 +68,14 @@ def test_a_run_that_reaches_its_target(reached: Path, tmp_path: Path) -> None:
 def test_the_run_folder_is_complete_and_its_checkpoint_loads(reached: Path, settings: dict) -> None:
     names = {path.name for path in reached.iterdir()}
     assert names == {"config.yaml", "run.json", "result_0.txt", "metrics.jsonl", "checkpoint"}
-    from transformers import BertConfig, BertForPreTraining
+    from transformers import BertForPreTraining
 
     weights = load_file(reached / "checkpoint" / "model.safetensors")
-    theirs = BertForPreTraining(BertConfig(**settings["model"]))
-    missing, unexpected = theirs.load_state_dict(weights, strict=False)
-    assert not unexpected
-    assert {name for name in missing if "decoder" not in name} == set()
+    theirs = BertForPreTraining.from_pretrained(reached / "checkpoint", local_files_only=True)
+    assert theirs.config.num_hidden_layers == settings["model"]["num_hidden_layers"]
+    for name, tensor in theirs.state_dict().items():
+        if "decoder" not in name:
+            torch.testing.assert_close(tensor, weights[name])
     state = torch.load(reached / "checkpoint" / "training_state.pt", weights_only=True)
     assert (state["samples"], state["steps"]) == (80, 10)
 
@@ -230,6 +231,12 @@ def test_a_width_that_the_ranks_do_not_divide(write_config, tmp_path: Path) -> N
     assert not (tmp_path / "run").exists()
 
 
+def test_on_two_ranks_a_wrong_setting_is_one_line(write_config, tmp_path: Path) -> None:
+    done = run(write_config(optimizer__lerning_rate=1), tmp_path / "run", ranks=2)
+    errors = [line for line in done.stderr.splitlines() if "unknown key" in line]
+    assert len(errors) == 1, done.stderr
+
+
 def test_a_run_folder_is_never_used_twice(write_config, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     done = run(write_config(), tmp_path / "run")
@@ -273,10 +280,20 @@ def test_a_stripe_of_another_kind_is_named(
     manifest["files"][1]["bytes"] = stripe.stat().st_size
     (damaged / "manifest.json").write_text(json.dumps(manifest))
     done = run(write_config(data__train=str(damaged)), tmp_path / "run")
-    assert done.returncode == 2
-    assert "stripe-00001.h5" in done.stderr and message in done.stderr
-    # found when the stripes are opened, on the clock: the log says how it ended
-    assert status(tmp_path / "run") == "aborted"
+    line = refused(done, tmp_path / "run")
+    assert "stripe-00001.h5" in line and message in line
+
+
+def test_an_evaluation_set_of_other_documents_is_refused(
+    write_config, prepared: Path, damaged: Path, tmp_path: Path
+) -> None:
+    done = run(write_config(data__evaluation=str(prepared / "train")), tmp_path / "run")
+    assert "not the evaluation set that was held out of" in refused(done, tmp_path / "run")
+    manifest = json.loads((damaged / "manifest.json").read_text())
+    manifest["shard_header"]["held_out_sha256"] = "00" * 32
+    (damaged / "manifest.json").write_text(json.dumps(manifest))
+    done = run(write_config(data__train=str(damaged)), tmp_path / "run")
+    assert "not the evaluation set that was held out of" in refused(done, tmp_path / "run")
 
 
 def test_a_missing_stripe_on_two_ranks_is_one_line(write_config, damaged, tmp_path) -> None:
@@ -290,6 +307,12 @@ def test_a_missing_stripe_on_two_ranks_is_one_line(write_config, damaged, tmp_pa
 def test_weights_of_another_shape(write_config, reached: Path, tmp_path: Path) -> None:
     config = write_config(init__checkpoint=str(reached / "checkpoint"), model__hidden_size=32)
     line = refused(run(config, tmp_path / "run"), tmp_path / "run")
+    assert "config.json" in line and "hidden_size is 32 here and 16 there" in line
+    (reached / "checkpoint" / "config.json").rename(tmp_path / "config.json")
+    try:
+        line = refused(run(config, tmp_path / "run"), tmp_path / "run")
+    finally:
+        (tmp_path / "config.json").rename(reached / "checkpoint" / "config.json")
     assert "model.safetensors: " in line and "(16,), the model wants (32,)" in line
 
 
