@@ -145,7 +145,7 @@ def test_terminated_by_a_signal_the_log_says_aborted(write_config, tmp_path: Pat
     )
     try:
         metrics, limit = tmp_path / "run" / "metrics.jsonl", time.monotonic() + 60
-        while not (metrics.exists() and metrics.read_text().count("\n") > 3):
+        while not (metrics.exists() and metrics.read_text().count("\n") > 5):
             assert time.monotonic() < limit and process.poll() is None
             time.sleep(0.05)
         process.send_signal(signal.SIGTERM)
@@ -162,7 +162,7 @@ def test_terminated_by_a_signal_the_log_says_aborted(write_config, tmp_path: Pat
 def test_a_gradient_that_is_not_finite_stops_the_run(write_config, tmp_path: Path) -> None:
     done = run(write_config(optimizer__learning_rate=1e30), tmp_path / "run")
     assert done.returncode == 2
-    assert "error: step 2: the gradient's norm is" in done.stderr
+    assert "error: step 2: the gradient of bert.embeddings" in done.stderr
     assert status(tmp_path / "run") == "aborted"
 
 
@@ -193,7 +193,7 @@ def run_here(config: Path, run_folder: Path, monkeypatch, capsys) -> subprocess.
     [
         ({"optimizer__lerning_rate": 1}, "did you mean 'optimizer.learning_rate'?"),
         ({"optimizer__learning_rate": "fast"}, "Expected a float. Got value: fast"),
-        ({"optimizer__name": "sgd"}, "optimizer.name: Expected a one of ['adamw']. Got value: sgd"),
+        ({"optimizer__name": "sgd"}, "Expected a one of ['adamw', 'lamb']. Got value: sgd"),
         ({"optimizer__learning_rate": -1.0}, "optimizer.learning_rate -1.0 must be above 0"),
         ({"optimizer__beta_2": 1.0}, "optimizer.beta_2 1.0 must lie in [0, 1)"),
         ({"data__accumulation": 3}, "accumulation 3 must divide the 4 samples"),
@@ -202,7 +202,7 @@ def run_here(config: Path, run_folder: Path, monkeypatch, capsys) -> subprocess.
         ({"train__target_accuracy": 72}, "must lie between 0 and 1; did you mean 0.72?"),
         ({"train__evaluation_interval": 0}, "train.evaluation_interval 0 must be at least 1"),
         ({"train__max_samples": 7}, "train.max_samples 7 is less than one step of 8 samples"),
-        ({"schedule__warmup_steps": 100}, "training_steps 100 must lie beyond the 100"),
+        ({"schedule__warmup_steps": 100}, "training_steps 100 must lie beyond step 100"),
         ({"sync__max_norm": 0.0}, "sync.max_norm 0.0 must be above 0"),
         ({"model__vocab_size": 20}, "model.vocab_size is 20; prepare the data"),
         ({"model__max_position_embeddings": 32}, "model.max_position_embeddings is 32"),
