@@ -283,7 +283,12 @@ def main() -> int:
     rows: list[dict[str, Any]] = []
     for number, rate in enumerate(options.rate.split(",")):
         print(f"measuring at {rate} ...", file=sys.stderr)
-        measured = measure(rate, options.repeats, options.tokens)
+        try:
+            measured = measure(rate, options.repeats, options.tokens)
+        except subprocess.CalledProcessError as error:
+            why = str(error.stderr).strip().splitlines()[0]
+            print(f"--rate {rate}: tc refuses it ({why}); write such as 100mbit", file=sys.stderr)
+            return 2
         rows += rows_of(rate, measured["seconds"])
         if options.figure and number == 0:
             draw(rate, measured["timelines"], options.figure)

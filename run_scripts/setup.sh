@@ -28,7 +28,7 @@ if ! has_torch; then
         "torch==$torch" -c constraints.txt 2>/dev/null ||
         "${pip[@]}" install "torch==$torch" -c constraints.txt
 fi
-echo "setup: torch $("$venv/bin/python" -c '
+echo "setup: torch $("$venv/bin/python" -W ignore -c '
 import torch
 build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPU"
 print(torch.__version__, f"({build} build)")')"
