@@ -132,13 +132,6 @@ class BucketClipping:
         return float((torch.stack(factors) < 1.0).float().mean())
 
 
-def clip_buckets(hook: Hook, max_norm: float, buckets: int) -> Hook:
-    """A hook that clips each of K ``buckets`` to max_norm / sqrt(K) and passes it on."""
-    clipping = BucketClipping(max_norm)
-    clipping.buckets = buckets
-    return clipping.wrap(hook)
-
-
 def first_not_finite(named_parameters: Iterable[tuple[str, nn.Parameter]]) -> str:
     """The name of the first parameter whose gradient is not finite; '' if there is none."""
     for name, parameter in named_parameters:

@@ -2,7 +2,7 @@
 
 A hook, in torch's sense (``DistributedDataParallel.register_comm_hook``), gets a bucket of
 gradients when backward has filled it, starts exactly one collective, and returns its future.
-Behaviour is added by wrapping: ``timed(clip_buckets(fp16_compress_hook, ...))``.
+Behaviour is added by wrapping: ``timer.wrap(clipping.wrap(wire_hook(...)))``.
 """
 
 import time
