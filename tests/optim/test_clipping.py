@@ -115,7 +115,7 @@ def by_hand(rank: int, bound: float) -> dict[str, torch.Tensor]:
     assert isinstance(sync, DDPSync)
     sync.settle(pack([made[0]]))
     names = {id(p): name for name, p in sync.parameters()}
-    layout = [[names[id(p)] for p in bucket] for bucket in sync._bucket_parameters]
+    layout = [[names[id(p)] for p in bucket] for bucket in sync._buckets.parameters]
     counts = pack(made).counts
     results = {}
     for name, groups in (("accumulated", [[0, 1], [2, 3]]), ("micro", [[0], [1], [2], [3]])):

@@ -4,6 +4,7 @@ import multiprocessing
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -47,3 +48,13 @@ def _work(rank: int, size: int, folder: str, function: Callable, arguments: tupl
         torch.save(function(rank, *arguments), Path(folder) / f"{rank}.pt")
     finally:
         dist.destroy_process_group()
+    # what outlives the process group can abort the process when the interpreter ends
+    assert "pt_gloo_runloop" not in _threads(), "something still holds the process group"
+
+
+def _threads() -> set[str]:
+    names = set()
+    for path in Path("/proc/self/task").glob("*/comm"):
+        with suppress(OSError):  # ended meanwhile
+            names.add(path.read_text().strip())
+    return names
