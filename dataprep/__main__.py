@@ -8,6 +8,7 @@ from types import FrameType
 from typing import Any
 
 from dataprep.commandline import build_parser, parse, run_command
+from dataprep.engine import EngineConfig
 from dataprep.inspection import show_sample, summary, verify_folder
 from dataprep.manifest import Manifest, read_manifest
 from dataprep.pipeline import PipelineConfig, run_pipeline
@@ -17,6 +18,8 @@ from dataprep.samples import SamplesConfig
 from dataprep.sentences import SentencesConfig
 from dataprep.text_stages import make_documents, make_holdout, make_sentences
 from dataprep.tokenization import load_vocabulary
+
+DEFAULT_ENGINE = EngineConfig()
 
 
 def documents_command(
@@ -34,33 +37,36 @@ def documents_command(
 
 
 def sentences_command(
-    source: str, output: str, sentences: SentencesConfig = SentencesConfig(), workers: int = 1
+    input: str,
+    output: str,
+    sentences: SentencesConfig = SentencesConfig(),
+    engine: EngineConfig = DEFAULT_ENGINE,
 ) -> None:
     """Split documents into sentences, one a line.
 
     Args:
-        source: folder of stage documents
+        input: folder of stage documents
         output: folder of the text parts
         sentences: how to split
-        workers: processes at once
+        engine: how the parts are run; the result does not depend on it
     """
-    _report(make_sentences(Path(source), Path(output), sentences, workers))
+    _report(make_sentences(Path(input), Path(output), sentences, engine))
 
 
-def holdout_command(source: str, output: str, documents: int = 10_000, seed: int = 12345) -> None:
+def holdout_command(input: str, output: str, documents: int = 10_000, seed: int = 12345) -> None:
     """Draw the documents that are kept for the evaluation.
 
     Args:
-        source: folder of stage sentences
+        input: folder of stage sentences
         output: folder of evaluation.md5
         documents: how many different documents
         seed: of the draw
     """
-    _report(make_holdout(Path(source), Path(output), documents, seed))
+    _report(make_holdout(Path(input), Path(output), documents, seed))
 
 
 def samples_command(  # noqa: PLR0913 - one argument an option
-    source: str,
+    input: str,
     output: str,
     vocabulary: str,
     holdout: str,
@@ -68,12 +74,12 @@ def samples_command(  # noqa: PLR0913 - one argument an option
     lowercase: bool = True,
     samples: SamplesConfig = SamplesConfig(),
     seed: int = 12345,
-    workers: int = 1,
+    engine: EngineConfig = DEFAULT_ENGINE,
 ) -> None:
     """Tokenise and make samples: sentence pairs with static masks.
 
     Args:
-        source: folder of stage sentences
+        input: folder of stage sentences
         output: folder of the shards
         vocabulary: BERT's vocab.txt
         holdout: evaluation.md5 of stage holdout
@@ -81,27 +87,27 @@ def samples_command(  # noqa: PLR0913 - one argument an option
         lowercase: lower-case the text and strip accents
         samples: lengths and probabilities
         seed: of pairs and masks
-        workers: processes at once; the result does not depend on it
+        engine: how the parts are run; the result does not depend on it
     """
     chosen = read_holdout(Path(holdout), only_held_out)
     recipe = Recipe(load_vocabulary(Path(vocabulary)), lowercase, samples, chosen, seed)
-    _report(make_samples(Path(source), Path(output), recipe, workers))
+    _report(make_samples(Path(input), Path(output), recipe, engine))
 
 
 def presort_command(
-    source: str, output: str, stripes: int = 8, samples: int | None = None, seed: int = 12345
+    input: str, output: str, stripes: int = 8, samples: int | None = None, seed: int = 12345
 ) -> None:
     """Shuffle, sort by length and deal into stripes.
 
     Args:
-        source: folder of stage samples
+        input: folder of stage samples
         output: folder of the stripes
         stripes: K, how many files; independent of the ranks
         samples: take only so many, evenly over the source; null takes all
         seed: of the shuffle
     """
     config = PresortConfig(stripes, samples)
-    _report(make_stripes(Path(source), Path(output), config, seed))
+    _report(make_stripes(Path(input), Path(output), config, seed))
 
 
 def inspect_command(folder: str, sample: int | None = None) -> None:

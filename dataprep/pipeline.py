@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dataprep.engine import EngineConfig
 from dataprep.manifest import Manifest
 from dataprep.presort import PresortConfig
 from dataprep.sample_stages import Recipe, make_samples, make_stripes, read_holdout
@@ -25,7 +26,7 @@ class PipelineConfig:
         parts: into how many parts the documents are dealt; a part is the unit of parallel work
         lowercase: lower-case the text and strip accents, as for BERT uncased
         seed: of everything that is drawn
-        workers: processes at once; the result does not depend on it
+        engine: how stages are run; the result does not depend on it
         evaluation_documents: how many different documents are held out
         evaluation_samples: how many samples of theirs make up the evaluation set; null for all
         sentences: how documents are split
@@ -40,7 +41,7 @@ class PipelineConfig:
     parts: int = 8
     lowercase: bool = True
     seed: int = 12345
-    workers: int = 1
+    engine: EngineConfig = field(default_factory=EngineConfig)
     evaluation_documents: int = 10_000
     evaluation_samples: int | None = 10_000
     sentences: SentencesConfig = field(default_factory=SentencesConfig)
@@ -54,12 +55,12 @@ def run_pipeline(config: PipelineConfig) -> Iterator[Manifest]:
     root, seed = Path(config.output), config.seed
     sources = [Path(source) for source in config.sources]
     yield make_documents(sources, root / "documents", config.format, config.parts)
-    yield make_sentences(root / "documents", root / "sentences", config.sentences, config.workers)
+    yield make_sentences(root / "documents", root / "sentences", config.sentences, config.engine)
     yield make_holdout(root / "sentences", root / "holdout", config.evaluation_documents, seed)
     held_out = root / "holdout" / HELD_OUT_LIST
     for name, samples in (("train", None), ("evaluation", config.evaluation_samples)):
         chosen = read_holdout(held_out, only_these=name == "evaluation")
         recipe = Recipe(vocabulary, config.lowercase, config.samples, chosen, seed)
         shards = root / "samples" / name
-        yield make_samples(root / "sentences", shards, recipe, config.workers)
+        yield make_samples(root / "sentences", shards, recipe, config.engine)
         yield make_stripes(shards, root / name, PresortConfig(config.stripes, samples), seed)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dataprep.engine import Job, run_jobs, stage_inputs
+from dataprep.engine import SERIAL, EngineConfig, Job, run_jobs, stage_inputs
 from dataprep.manifest import FileEntry, Manifest, read_manifest
 from dataprep.presort import PresortConfig, presort
 from dataprep.samples import SampleBuilder, SamplesConfig, TokenizedDocuments
@@ -97,7 +97,7 @@ class Recipe:
         return ShardHeader(
             vocabulary_sha256=self.vocabulary.sha256,
             vocabulary_size=len(self.vocabulary),
-            max_length=self.config.max_length,
+            max_seq_length=self.config.max_seq_length,
             max_predictions=self.config.max_predictions,
             builder="fast",
             seed=self.seed,
@@ -107,7 +107,9 @@ class Recipe:
         )
 
 
-def make_samples(source: Path, folder: Path, recipe: Recipe, workers: int = 1) -> Manifest:
+def make_samples(
+    source: Path, folder: Path, recipe: Recipe, engine: EngineConfig = SERIAL
+) -> Manifest:
     """Tokenise and make samples, a shard per text part; for held-out documents one shard of all.
 
     The evaluation draws its random second segments from all held-out documents, the training from
@@ -122,7 +124,7 @@ def make_samples(source: Path, folder: Path, recipe: Recipe, workers: int = 1) -
         run = partial(_sample_part, source, digests, target, recipe, number)
         inputs = stage_inputs("samples", recipe.settings, recipe.seed, [number, *digests.values()])
         jobs.append(Job(target.name, run, inputs))
-    entries = run_jobs(folder, jobs, workers)
+    entries = run_jobs(folder, jobs, engine)
     return _finish_shards(
         folder,
         Manifest("samples", recipe.seed, recipe.settings, before.file_digests, entries),
@@ -141,6 +143,8 @@ def _sample_part(
     except ValueError as error:
         raise ValueError(f"{paths[0]}: {error}") from None
     with ShardWriter(target, recipe.header(sources)) as writer:
+        for digest in documents.digests:
+            writer.write_document(digest)
         for sample in builder.build():
             writer.write(sample)
     counts.update(builder.counts)
@@ -191,7 +195,7 @@ def make_stripes(source: Path, folder: Path, config: PresortConfig, seed: int) -
     before = read_manifest(source, ("samples",))
     run = partial(presort, [source / entry.file for entry in before.files], folder, config, seed)
     inputs = stage_inputs("presort", asdict(config), seed, [entry.sha256 for entry in before.files])
-    entries = run_jobs(folder, [Job("presort", run, inputs)], workers=1)
+    entries = run_jobs(folder, [Job("presort", run, inputs)], SERIAL)
     return _finish_shards(
         folder,
         Manifest("presort", seed, asdict(config), before.file_digests, entries),

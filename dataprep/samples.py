@@ -27,23 +27,24 @@ class SamplesConfig:
     """How samples are made of documents. The defaults are MLPerf's.
 
     Args:
-        max_length: the longest sample in tokens, [CLS] and both [SEP] included
+        max_seq_length: the longest sample in tokens, [CLS] and both [SEP] included
         max_predictions: the most masked tokens of a sample
         masked_lm_probability: the share of a sample's tokens that is masked
         short_sequence_probability: the share of documents cut to a random shorter target length
         dupe_factor: how often the corpus is gone through, with other pairs and masks each time
     """
 
-    max_length: int = 512
+    max_seq_length: int = 512
     max_predictions: int = 76
     masked_lm_probability: float = 0.15
     short_sequence_probability: float = 0.1
     dupe_factor: int = 10
 
     def __post_init__(self) -> None:
-        if not SPECIAL_POSITIONS + 2 <= self.max_length <= 65535:
+        if not SPECIAL_POSITIONS + 2 <= self.max_seq_length <= 65535:
             raise ValueError(
-                f"max_length {self.max_length} must lie between {SPECIAL_POSITIONS + 2} and 65535"
+                f"max_seq_length {self.max_seq_length} must lie between {SPECIAL_POSITIONS + 2} "
+                "and 65535"
             )
         for name in ("max_predictions", "dupe_factor"):
             if getattr(self, name) < 1:
@@ -156,7 +157,7 @@ class SampleBuilder:
                 begin = stop
 
     def _target_length(self, generator: np.random.Generator) -> int:
-        longest = self._config.max_length - SPECIAL_POSITIONS
+        longest = self._config.max_seq_length - SPECIAL_POSITIONS
         if generator.random() < self._config.short_sequence_probability:
             return int(generator.integers(2, longest, endpoint=True))
         return longest
@@ -200,7 +201,7 @@ class SampleBuilder:
         self, first: UInt16Array, second: UInt16Array, generator: np.random.Generator
     ) -> tuple[UInt16Array, UInt16Array]:
         """Take tokens off the longer segment, each from a random end, until both fit."""
-        limit = self._config.max_length - SPECIAL_POSITIONS
+        limit = self._config.max_seq_length - SPECIAL_POSITIONS
         excess = len(first) + len(second) - limit
         if excess <= 0:
             return first, second

@@ -13,6 +13,7 @@ next_sentence_label    u1     n       0: the second segment follows the first; 1
 mlm_positions          u2     M       masked positions within the sample, ascending
 mlm_ids                u2     M       the original token ids there
 mlm_offsets            u8     n+1     like token_offsets, for the two masked datasets
+document_md5s          u1     16 D    of the D documents that the samples were made of, in order
 ====================== ====== ======= ==========================================================
 
 Contiguous datasets can be memory-mapped (3 to 6 microseconds a sample) but cannot grow, so a shard
@@ -35,7 +36,7 @@ from numpy.typing import NDArray
 
 from dataprep.manifest import FileEntry, replacing
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 FIELDS: dict[str, str] = {
     "tokens": "<u2",
     "token_offsets": "<u8",
@@ -44,6 +45,7 @@ FIELDS: dict[str, str] = {
     "mlm_positions": "<u2",
     "mlm_ids": "<u2",
     "mlm_offsets": "<u8",
+    "document_md5s": "<u1",
 }
 _COPY_BYTES = 1 << 22
 _NOT_WHOLE = "not a whole shard of this project; delete it and run its stage again"
@@ -74,7 +76,7 @@ class ShardHeader:
 
     vocabulary_sha256: str
     vocabulary_size: int
-    max_length: int
+    max_seq_length: int
     max_predictions: int
     builder: str
     seed: int
@@ -128,6 +130,10 @@ class ShardWriter:
         self._append("mlm_positions", sample.mlm_positions)
         self._append("mlm_ids", sample.mlm_labels)
         self._append("mlm_offsets", np.array([self._sizes["mlm_ids"]]))
+
+    def write_document(self, md5: str) -> None:
+        """Record a document, as 32 hexadecimal digits, of which samples are made."""
+        self._append("document_md5s", np.frombuffer(bytes.fromhex(md5), "<u1"))
 
     def __exit__(
         self,
@@ -239,6 +245,11 @@ class Shard:
     def lengths(self) -> UInt16Array:
         """The number of tokens of each sample, [n]."""
         return np.diff(self._fields["token_offsets"]).astype(np.uint16)
+
+    def document_md5s(self) -> list[str]:
+        """Of the documents that the samples were made of; empty for a sorted stripe."""
+        content = self._fields["document_md5s"].tobytes().hex()
+        return [content[start : start + 32] for start in range(0, len(content), 32)]
 
     def label_counts(self) -> NDArray[np.int64]:
         """How often each token id is the original of a masked position, [V]; reads them all."""

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from dataprep.documents import Document, DocumentReader
-from dataprep.engine import Job, run_jobs, stage_inputs
+from dataprep.engine import SERIAL, EngineConfig, Job, run_jobs, stage_inputs
 from dataprep.manifest import FileEntry, Manifest, file_sha256, read_manifest, replacing
 from dataprep.sentences import SentencesConfig, build_splitter
 
@@ -43,7 +43,7 @@ def make_documents(sources: Sequence[Path], folder: Path, format: str, parts: in
     settings = {"format": format, "parts": parts}
     run = partial(_deal_documents, sources, folder, format, parts)
     inputs = stage_inputs("documents", settings, 0, [digests[str(path)] for path in sources])
-    entries = run_jobs(folder, [Job("documents", run, inputs)], workers=1)
+    entries = run_jobs(folder, [Job("documents", run, inputs)], SERIAL)
     return Manifest("documents", 0, settings, digests, entries).write(folder)
 
 
@@ -78,7 +78,7 @@ def _documents(sources: Sequence[Path], format: str, counts: Counter[str]) -> It
 
 
 def make_sentences(
-    source: Path, folder: Path, config: SentencesConfig, workers: int = 1
+    source: Path, folder: Path, config: SentencesConfig, engine: EngineConfig = SERIAL
 ) -> Manifest:
     """Split documents into sentences, one a line, an empty line between documents.
 
@@ -93,7 +93,7 @@ def make_sentences(
         run = partial(_split_part, source / entry.file, target, config)
         inputs = stage_inputs("sentences", settings, 0, [entry.sha256])
         jobs.append(Job(target.name, run, inputs))
-    entries = run_jobs(folder, jobs, workers)
+    entries = run_jobs(folder, jobs, engine)
     return Manifest("sentences", 0, settings, before.file_digests, entries).write(folder)
 
 
@@ -131,7 +131,7 @@ def make_holdout(source: Path, folder: Path, documents: int, seed: int) -> Manif
     settings = {"documents": documents}
     run = partial(_draw_holdout, [source / e.file for e in before.files], folder, documents, seed)
     inputs = stage_inputs("holdout", settings, seed, [entry.sha256 for entry in before.files])
-    entries = run_jobs(folder, [Job("holdout", run, inputs)], workers=1)
+    entries = run_jobs(folder, [Job("holdout", run, inputs)], SERIAL)
     return Manifest("holdout", seed, settings, before.file_digests, entries).write(folder)
 
 

@@ -38,7 +38,7 @@ def random_sizes(count: int, seed: int = 1) -> list[list[int]]:
 
 @pytest.fixture(scope="module")
 def made(vocabulary: Vocabulary) -> tuple[list[Sample], SampleBuilder, SamplesConfig]:
-    config = SamplesConfig(max_length=128, max_predictions=20, dupe_factor=3)
+    config = SamplesConfig(max_seq_length=128, max_predictions=20, dupe_factor=3)
     builder = SampleBuilder(documents_of(random_sizes(200), vocabulary), vocabulary, config, (1, 0))
     return list(builder.build()), builder, config
 
@@ -54,7 +54,7 @@ def test_every_sample_has_the_form_of_a_pair(made, vocabulary: Vocabulary) -> No
     separator = vocabulary.id("[SEP]")
     for sample in samples:
         tokens = originals(sample)
-        assert 5 <= len(tokens) <= config.max_length
+        assert 5 <= len(tokens) <= config.max_seq_length
         assert tokens[0] == vocabulary.id("[CLS]")
         assert np.flatnonzero(tokens == separator).tolist() == [
             sample.second_segment_start - 1,
@@ -101,7 +101,7 @@ def test_next_sentence_labels_tell_the_truth(vocabulary: Vocabulary) -> None:
     documents = documents_of(sizes, vocabulary)
     documents.tokens[:] = np.arange(len(documents.tokens)) + FIRST_WORD
     owner = np.repeat(np.arange(4), [sum(size) for size in sizes])
-    config = SamplesConfig(max_length=14, max_predictions=2, dupe_factor=200)
+    config = SamplesConfig(max_seq_length=14, max_predictions=2, dupe_factor=200)
     labels = []
     for sample in SampleBuilder(documents, vocabulary, config, (3,)).build():
         tokens = originals(sample).astype(int) - FIRST_WORD
@@ -124,14 +124,14 @@ def test_about_half_of_the_pairs_are_random(made) -> None:
 
 
 def test_most_samples_are_full_and_some_documents_are_cut_short(vocabulary: Vocabulary) -> None:
-    config = SamplesConfig(max_length=128, max_predictions=20, dupe_factor=1)
+    config = SamplesConfig(max_seq_length=128, max_predictions=20, dupe_factor=1)
     long_documents = [[10] * 300] * 100
     samples = list(
         SampleBuilder(documents_of(long_documents, vocabulary), vocabulary, config, (1,)).build()
     )
     full = np.mean([len(sample.tokens) >= 120 for sample in samples])
     assert 0.5 < full < 0.95  # a tenth of the documents aims at 2 to 125 tokens, in more samples
-    never = SamplesConfig(max_length=128, max_predictions=20, short_sequence_probability=0.0)
+    never = SamplesConfig(max_seq_length=128, max_predictions=20, short_sequence_probability=0.0)
     sizes = [
         len(sample.tokens)
         for sample in SampleBuilder(
@@ -142,7 +142,7 @@ def test_most_samples_are_full_and_some_documents_are_cut_short(vocabulary: Voca
 
 
 def test_the_longer_segment_gives_way_and_the_count_is_right(vocabulary: Vocabulary) -> None:
-    config = SamplesConfig(max_length=23, max_predictions=3, dupe_factor=20)
+    config = SamplesConfig(max_seq_length=23, max_predictions=3, dupe_factor=20)
     builder = SampleBuilder(documents_of([[30], [31], [4]], vocabulary), vocabulary, config, (1,))
     samples = list(builder.build())
     for sample in samples:
@@ -157,7 +157,7 @@ def test_the_longer_segment_gives_way_and_the_count_is_right(vocabulary: Vocabul
 
 
 def test_the_draw_depends_on_seed_and_document_only(vocabulary: Vocabulary) -> None:
-    config = SamplesConfig(max_length=64, max_predictions=10, dupe_factor=1)
+    config = SamplesConfig(max_seq_length=64, max_predictions=10, dupe_factor=1)
 
     def tokens(seed: tuple[int, ...]) -> list[list[int]]:
         documents = documents_of(random_sizes(20), vocabulary)
@@ -170,7 +170,7 @@ def test_the_draw_depends_on_seed_and_document_only(vocabulary: Vocabulary) -> N
 
 
 def test_duplicates_have_other_masks(vocabulary: Vocabulary) -> None:
-    config = SamplesConfig(max_length=64, max_predictions=10, dupe_factor=2)
+    config = SamplesConfig(max_seq_length=64, max_predictions=10, dupe_factor=2)
     documents = documents_of([[9] * 5, [8] * 5], vocabulary)
     samples = list(SampleBuilder(documents, vocabulary, config, (1,)).build())
     positions = {tuple(sample.mlm_positions.tolist()) for sample in samples}
@@ -189,7 +189,7 @@ def test_one_document_is_refused_and_copies_do_not_count(vocabulary: Vocabulary)
 
 
 def test_documents_of_one_sentence_pair_with_others(vocabulary: Vocabulary) -> None:
-    config = SamplesConfig(max_length=32, max_predictions=5, dupe_factor=4)
+    config = SamplesConfig(max_seq_length=32, max_predictions=5, dupe_factor=4)
     samples = list(
         SampleBuilder(documents_of([[5], [6], [7]], vocabulary), vocabulary, config, (1,)).build()
     )
@@ -200,8 +200,8 @@ def test_documents_of_one_sentence_pair_with_others(vocabulary: Vocabulary) -> N
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
-        ("max_length", 4),
-        ("max_length", 70_000),
+        ("max_seq_length", 4),
+        ("max_seq_length", 70_000),
         ("max_predictions", 0),
         ("dupe_factor", 0),
         ("masked_lm_probability", 15.0),

@@ -10,14 +10,14 @@ Pair = tuple[list[int], list[int], bool]
 
 def naive_pairs(
     documents: list[list[list[int]]],
-    max_length: int,
+    max_seq_length: int,
     short_probability: float,
     draw: random.Random,
 ) -> list[Pair]:
     """Both segments of each sample, cut to fit, and whether the second is random."""
     pairs: list[Pair] = []
     for number, document in enumerate(documents):
-        longest = max_length - 3
+        longest = max_seq_length - 3
         target = longest
         if draw.random() < short_probability:
             target = draw.randint(2, longest)

@@ -22,7 +22,7 @@ def prepared(corpus_file: Path, vocabulary_file: Path, tmp_path_factory) -> Path
         evaluation_documents=6,
         evaluation_samples=10,
         sentences=SentencesConfig(splitter="lines"),
-        samples=SamplesConfig(max_length=48, max_predictions=8, dupe_factor=4),
+        samples=SamplesConfig(max_seq_length=48, max_predictions=8, dupe_factor=4),
         stripes=3,
     )
     for _ in run_pipeline(config):

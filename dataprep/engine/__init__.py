@@ -1,0 +1,69 @@
+"""Maps a stage over its jobs: in this process, in several, or on a Spark cluster."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from dataprep.engine.config import EngineConfig
+from dataprep.engine.jobs import Engine, Job, stage_inputs
+from dataprep.engine.processes import run_processes
+from dataprep.engine.receipts import done, perform, recorded_files, remove_left_over
+from dataprep.engine.spark import run_spark
+from dataprep.manifest import MANIFEST_NAME, FileEntry, remove_stale
+
+SERIAL = EngineConfig("serial")
+__all__ = ["SERIAL", "EngineConfig", "Job", "run_jobs", "stage_inputs"]
+
+
+def run_jobs(folder: Path, jobs: Sequence[Job], config: EngineConfig) -> list[FileEntry]:
+    """Run the jobs that are not done yet.
+
+    Returns:
+        the entries of all jobs' files, in the order of the jobs, whatever the engine.
+
+    Raises:
+        ValueError: a job failed (its message) or its process was killed (job and signal).
+    """
+    earlier = recorded_files(folder)
+    made = {job.name: done(folder, job) for job in jobs}
+    todo = [job for job in jobs if made[job.name] is None]
+    parent_is_new = not folder.parent.exists()
+    if todo:  # the folder is unfinished until its manifest is written anew
+        (folder / MANIFEST_NAME).unlink(missing_ok=True)
+        remove_stale(folder)
+    try:
+        for job, entries in build_engine(config, len(todo))(folder, todo):
+            made[job.name] = entries
+    except BaseException:
+        with suppress(OSError):  # leave no empty folder behind
+            folder.rmdir()
+            if parent_is_new:
+                folder.parent.rmdir()
+        raise
+    entries = [entry for job in jobs for entry in made[job.name] or []]
+    remove_left_over(folder, jobs, earlier - {entry.file for entry in entries})
+    return entries
+
+
+def build_engine(config: EngineConfig, jobs: int) -> Engine:
+    """The engine of a configuration; a single job is run in this process, but for Spark.
+
+    Raises:
+        ValueError: no such engine; the valid names are listed.
+    """
+    engines: dict[str, Engine] = {
+        "serial": run_serial,
+        "processes": partial(run_processes, workers=config.workers),
+        "spark": partial(run_spark, master=config.master),
+    }
+    if config.name not in engines:
+        raise ValueError(f"engine '{config.name}'; choose one of: {', '.join(engines)}")
+    alone = config.name == "processes" and (config.workers == 1 or jobs == 1)
+    return engines["serial" if alone or jobs == 0 else config.name]
+
+
+def run_serial(folder: Path, jobs: Sequence[Job]) -> Iterator[tuple[Job, list[FileEntry]]]:
+    """One after the other, in this process."""
+    for job in jobs:
+        yield job, perform(folder, job)

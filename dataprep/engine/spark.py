@@ -1,0 +1,105 @@
+"""Jobs on a Spark cluster: a third way to map the same functions."""
+
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import dataprep
+from dataprep.commandline import describe
+from dataprep.engine.jobs import Job
+from dataprep.engine.receipts import done, perform
+from dataprep.manifest import FileEntry
+
+
+def run_spark(
+    folder: Path, jobs: Sequence[Job], master: str
+) -> Iterator[tuple[Job, list[FileEntry]]]:
+    """Every job is a task of its own.
+
+    Folders must be reachable from all workers under the same name: a shared file system, or a URL
+    that fsspec knows. The package itself is sent along.
+
+    Raises:
+        ValueError: pyspark or Java is missing, a job failed (its message), or its worker was lost.
+    """
+    session = _session(master)
+    try:
+        with tempfile.TemporaryDirectory() as temporary:
+            session.sparkContext.addPyFile(str(_packed(Path(temporary))))
+            yield from _collect(session, folder, jobs)
+    finally:
+        session.stop()
+
+
+def _collect(
+    session: Any, folder: Path, jobs: Sequence[Job]
+) -> Iterator[tuple[Job, list[FileEntry]]]:
+    from py4j.protocol import Py4JJavaError
+
+    tasks = session.sparkContext.parallelize(list(jobs), len(jobs))
+    try:
+        answers = tasks.map(_Task(folder)).collect()
+    except Py4JJavaError as error:
+        lost = [job.name for job in jobs if done(folder, job) is None]
+        reason = str(error.java_exception).strip().splitlines()[0]
+        raise ValueError(
+            f"{', '.join(lost[:3])}{' and others' if len(lost) > 3 else ''}: not made, Spark lost "
+            f"a worker ({reason}); run again to continue from there"
+        ) from None
+    for job, answer in zip(jobs, answers, strict=True):
+        if isinstance(answer, str):
+            raise ValueError(answer)
+        yield job, answer
+
+
+class _Task:
+    """What a worker does with a job: the entries of its files, or the line of its error."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __call__(self, job: Job) -> list[FileEntry] | str:
+        try:
+            return perform(self._folder, job)
+        except (ValueError, OSError) as error:
+            return describe(error)
+
+
+def _session(master: str) -> Any:
+    try:
+        from pyspark.errors.exceptions.base import PySparkException
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise ValueError(
+            "engine spark: pyspark is missing; pip install 'bert-sprint[spark]' and Java 17"
+        ) from None
+    builder = SparkSession.builder.master(master).appName("bert-sprint dataprep")
+    settings = {
+        "spark.pyspark.python": sys.executable,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # a job that failed would fail again: its inputs are the same
+        "spark.task.maxFailures": "1",
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    try:
+        return builder.getOrCreate()
+    except (PySparkException, OSError) as error:
+        raise ValueError(
+            f"engine spark with master '{master}': no session ({describe(error)}); "
+            "check the master's URL and that JAVA_HOME is a Java 17"
+        ) from None
+
+
+def _packed(folder: Path) -> Path:
+    """This package as a zip file, to be sent to the workers."""
+    root = Path(dataprep.__file__).parent
+    target = folder / "dataprep.zip"
+    with zipfile.ZipFile(target, "w") as archive:
+        for path in sorted(root.rglob("*.py")):
+            archive.write(path, path.relative_to(root.parent))
+    return target
