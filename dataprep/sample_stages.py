@@ -15,10 +15,10 @@ import numpy as np
 
 from dataprep.engine import SERIAL, EngineConfig, Job, run_jobs, stage_inputs
 from dataprep.manifest import FileEntry, Manifest, read_manifest
+from dataprep.parts import document_md5, read_parts
 from dataprep.presort import PresortConfig, presort
 from dataprep.samples import SampleBuilder, SamplesConfig, TokenizedDocuments
 from dataprep.shards import Shard, ShardHeader, ShardWriter
-from dataprep.text_stages import document_md5, read_parts
 from dataprep.tokenization import (
     VOCABULARY_NAME,
     Vocabulary,

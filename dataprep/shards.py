@@ -34,7 +34,8 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.manifest import FileEntry, replacing
+from dataprep.manifest import FileEntry
+from dataprep.storage import fetched, is_local, replacing
 
 FORMAT_VERSION = 2
 FIELDS: dict[str, str] = {
@@ -111,7 +112,8 @@ class ShardWriter:
     def __enter__(self) -> Self:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         for name in FIELDS:
-            self._streams[name] = tempfile.TemporaryFile(dir=self._path.parent)
+            beside = self._path.parent if is_local(self._path) else None
+            self._streams[name] = tempfile.TemporaryFile(dir=beside)
         self._append("token_offsets", np.zeros(1, "<u8"))
         self._append("mlm_offsets", np.zeros(1, "<u8"))
         return self
@@ -192,22 +194,8 @@ class Shard:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            with h5py.File(path, "r") as file:
-                version = file.attrs["format_version"]
-                if version != FORMAT_VERSION:
-                    raise ValueError(
-                        f"{path}: shard format {version}, this release reads {FORMAT_VERSION}; "
-                        "prepare the data again"
-                    )
-                self.header = ShardHeader(**json.loads(file.attrs["header"]))
-                self.sha256 = str(file.attrs["sha256"])
-                places = {name: _place(file[name]) for name in FIELDS}
-            # one map for all fields: each map keeps a file descriptor
-            content = np.memmap(path, np.uint8, "r")
-            self._fields = {
-                name: np.frombuffer(content, FIELDS[name], count, offset)
-                for name, (offset, count) in places.items()
-            }
+            with fetched(path) as local:  # a fetched file is deleted, its memory map stays
+                self._map(local)
         except FileNotFoundError:
             raise ValueError(f"{path}: no such file; run the stage that makes it") from None
         except OSError as error:
@@ -219,6 +207,24 @@ class Shard:
                 raise
             raise ValueError(f"{path}: {_NOT_WHOLE}") from None
         self._check_offsets()
+
+    def _map(self, local: Path) -> None:
+        with h5py.File(local, "r") as file:
+            version = file.attrs["format_version"]
+            if version != FORMAT_VERSION:
+                raise ValueError(
+                    f"{self.path}: shard format {version}, this release reads {FORMAT_VERSION}; "
+                    "prepare the data again"
+                )
+            self.header = ShardHeader(**json.loads(file.attrs["header"]))
+            self.sha256 = str(file.attrs["sha256"])
+            places = {name: _place(file[name]) for name in FIELDS}
+        # one map for all fields: each map keeps a file descriptor
+        content = np.memmap(local, np.uint8, "r")
+        self._fields = {
+            name: np.frombuffer(content, FIELDS[name], count, offset)
+            for name, (offset, count) in places.items()
+        }
 
     def _check_offsets(self) -> None:
         for name, content in (("token_offsets", "tokens"), ("mlm_offsets", "mlm_ids")):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from dataprep.manifest import replacing
+from dataprep.storage import replacing
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # as in the reference's tokenization.py: a longer word becomes [UNK]

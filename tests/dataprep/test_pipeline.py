@@ -14,12 +14,13 @@ import pytest
 from dataprep.engine import SERIAL, EngineConfig, Job, run_jobs
 from dataprep.inspection import show_sample, verify_folder
 from dataprep.manifest import FileEntry, Manifest, read_manifest
+from dataprep.parts import document_md5, read_parts
 from dataprep.pipeline import PipelineConfig, run_pipeline
 from dataprep.presort import PresortConfig, sorted_order
 from dataprep.samples import SamplesConfig
 from dataprep.sentences import SentencesConfig
 from dataprep.shards import Shard
-from dataprep.text_stages import document_md5, make_holdout, make_sentences, read_parts
+from dataprep.text_stages import make_holdout, make_sentences
 
 ROOT = Path(__file__).resolve().parents[2]
 TWO = EngineConfig("processes", workers=2)

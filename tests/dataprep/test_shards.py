@@ -7,8 +7,9 @@ import h5py
 import numpy as np
 import pytest
 
-from dataprep.manifest import FileEntry, Manifest, read_manifest, replacing
+from dataprep.manifest import FileEntry, Manifest, read_manifest
 from dataprep.shards import Sample, Shard, ShardHeader, ShardWriter
+from dataprep.storage import replacing
 
 HEADER = ShardHeader(
     vocabulary_sha256="ab" * 32,
