@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from dataprep.engine import EngineConfig
 from dataprep.manifest import Manifest
@@ -10,6 +9,7 @@ from dataprep.presort import PresortConfig
 from dataprep.sample_stages import Recipe, make_samples, make_stripes, read_holdout
 from dataprep.samples import SamplesConfig
 from dataprep.sentences import SentencesConfig
+from dataprep.storage import as_path
 from dataprep.text_stages import HELD_OUT_LIST, make_documents, make_holdout, make_sentences
 from dataprep.tokenization import load_vocabulary
 
@@ -23,7 +23,8 @@ class PipelineConfig:
         vocabulary: BERT's vocab.txt
         output: the folder that gets a folder per stage
         format: of the sources: auto, mediawiki or text
-        parts: into how many parts the documents are dealt; a part is the unit of parallel work
+        parts: into how many parts the documents are dealt; a part is the unit of parallel work;
+            null for one each 32 MiB of sources
         lowercase: lower-case the text and strip accents, as for BERT uncased
         seed: of everything that is drawn
         engine: how stages are run; the result does not depend on it
@@ -38,7 +39,7 @@ class PipelineConfig:
     vocabulary: str
     output: str
     format: str = "auto"
-    parts: int = 8
+    parts: int | None = None
     lowercase: bool = True
     seed: int = 12345
     engine: EngineConfig = field(default_factory=EngineConfig)
@@ -51,10 +52,10 @@ class PipelineConfig:
 
 def run_pipeline(config: PipelineConfig) -> Iterator[Manifest]:
     """Run all stages; yields each one's manifest when its folder is complete."""
-    vocabulary = load_vocabulary(Path(config.vocabulary))
-    root, seed = Path(config.output), config.seed
-    sources = [Path(source) for source in config.sources]
-    yield make_documents(sources, root / "documents", config.format, config.parts)
+    vocabulary = load_vocabulary(as_path(config.vocabulary))
+    root, seed = as_path(config.output), config.seed
+    sources = [as_path(source) for source in config.sources]
+    yield make_documents(sources, root / "documents", config.format, config.parts, config.engine)
     yield make_sentences(root / "documents", root / "sentences", config.sentences, config.engine)
     yield make_holdout(root / "sentences", root / "holdout", config.evaluation_documents, seed)
     held_out = root / "holdout" / HELD_OUT_LIST
