@@ -8,15 +8,17 @@ from typing import Any
 
 from dataprep.commandline import build_parser, parse, run_command
 from dataprep.engine import EngineConfig
+from dataprep.holdout import draw_holdout, read_holdout
 from dataprep.inspection import show_sample, summary, verify_folder
 from dataprep.manifest import Manifest, read_manifest
+from dataprep.parts import stage_parts
 from dataprep.pipeline import PipelineConfig, run_pipeline
 from dataprep.presort import PresortConfig
-from dataprep.sample_stages import Recipe, make_samples, make_stripes, read_holdout
+from dataprep.sample_stages import Recipe, make_samples, make_stripes
 from dataprep.samples import SamplesConfig
 from dataprep.sentences import SentencesConfig
 from dataprep.storage import as_path
-from dataprep.text_stages import make_documents, make_holdout, make_sentences
+from dataprep.text_stages import make_documents, make_sentences
 from dataprep.tokenization import load_vocabulary
 
 DEFAULT_ENGINE = EngineConfig()
@@ -62,7 +64,7 @@ def holdout_command(input: str, output: str, documents: int = 10_000, seed: int 
         documents: how many different documents
         seed: of the draw
     """
-    _report(make_holdout(as_path(input), as_path(output), documents, seed))
+    _report(draw_holdout(stage_parts(as_path(input)), as_path(output), documents, seed))
 
 
 def samples_command(  # noqa: PLR0913 - one argument an option
@@ -91,7 +93,7 @@ def samples_command(  # noqa: PLR0913 - one argument an option
     """
     chosen = read_holdout(as_path(holdout), only_held_out)
     recipe = Recipe(load_vocabulary(as_path(vocabulary)), lowercase, samples, chosen, seed)
-    _report(make_samples(as_path(input), as_path(output), recipe, engine))
+    _report(make_samples(stage_parts(as_path(input)), as_path(output), recipe, engine))
 
 
 def presort_command(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dataprep.manifest import FileEntry, Manifest
+from dataprep.manifest import read_manifest
 from dataprep.storage import file_sha256
 
 _SOURCE_BYTES_A_PART = 32 << 20
@@ -84,7 +84,38 @@ def read_parts(paths: Sequence[Path]) -> Iterator[list[str]]:
             yield sentences
 
 
-def parts_manifest(paths: Sequence[Path]) -> Manifest:
-    """Text parts from elsewhere, described as a stage ``sentences`` would describe its own."""
-    entries = [FileEntry(path.name, path.stat().st_size, file_sha256(path)) for path in paths]
-    return Manifest("sentences", 0, {"splitter": "given"}, {}, entries)
+@dataclass(frozen=True)
+class TextParts:
+    """The parts of a corpus: files in their order, and the sha256 of each."""
+
+    paths: Sequence[Path]
+    digests: Sequence[str]
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """File name -> sha256."""
+        return {path.name: sha for path, sha in zip(self.paths, self.digests, strict=True)}
+
+    def each(self) -> list["TextParts"]:
+        """Every part on its own."""
+        pairs = zip(self.paths, self.digests, strict=True)
+        return [TextParts([path], [digest]) for path, digest in pairs]
+
+
+def stage_parts(folder: Path) -> TextParts:
+    """The text parts that stage ``sentences`` left in a folder."""
+    files = read_manifest(folder, ("sentences",)).files
+    return TextParts([folder / entry.file for entry in files], [entry.sha256 for entry in files])
+
+
+def given_parts(paths: Sequence[Path]) -> TextParts:
+    """Text parts from elsewhere; reads them for their digests.
+
+    Raises:
+        ValueError: two of them have the same name.
+    """
+    names = [path.name for path in paths]
+    for path in paths:
+        if names.count(path.name) > 1:
+            raise ValueError(f"{path}: another part is called {path.name} too; rename one")
+    return TextParts(paths, [file_sha256(path) for path in paths])

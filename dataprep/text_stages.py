@@ -1,9 +1,8 @@
-"""The stages on text: documents, sentences, and the list of held-out documents.
+"""The stages on text: documents and sentences.
 
 Each reads the folder of the one before and leaves a folder with a manifest.
 """
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,11 +14,9 @@ from pathlib import Path
 from dataprep.documents import Document, DocumentReader
 from dataprep.engine import SERIAL, EngineConfig, Job, run_jobs, stage_inputs
 from dataprep.manifest import FileEntry, Manifest, read_manifest
-from dataprep.parts import deal_parts, document_md5, read_parts
+from dataprep.parts import deal_parts
 from dataprep.sentences import SentencesConfig, build_splitter
 from dataprep.storage import file_sha256, replacing
-
-HELD_OUT_LIST = "evaluation.md5"
 
 
 def make_documents(
@@ -85,7 +82,7 @@ def _deal_documents(
                 "for next-sentence prediction; lower parts or give a larger corpus"
             )
         return [
-            _text_entry(path.name, temporary, count)
+            text_entry(path.name, temporary, count)
             for path, temporary, count in zip(targets, temporaries, counts, strict=True)
         ]
 
@@ -132,42 +129,9 @@ def _split_part(source: Path, target: Path, config: SentencesConfig) -> list[Fil
                     out.write("\n")
                 out.writelines(f"{sentence}\n" for sentence in sentences)
                 counts.update(documents=1, sentences=len(sentences))
-        return [_text_entry(target.name, temporary, counts)]
+        return [text_entry(target.name, temporary, counts)]
 
 
-def make_holdout(source: Path, folder: Path, documents: int, seed: int) -> Manifest:
-    """List the documents that are kept for the evaluation: ``evaluation.md5``, an md5 a line.
-
-    The md5 is that of a document's sentences joined by newlines, as in MLPerf's list. Copies of a
-    document share it, so none of them is trained on. Which documents are drawn depends on their
-    text and the seed, not on their order.
-
-    Raises:
-        ValueError: fewer than two documents wanted, or none would be left to train on.
-    """
-    before = read_manifest(source, ("sentences",))
-    settings = {"documents": documents}
-    run = partial(_draw_holdout, [source / e.file for e in before.files], folder, documents, seed)
-    inputs = stage_inputs("holdout", settings, seed, [entry.sha256 for entry in before.files])
-    entries = run_jobs(folder, [Job("holdout", run, inputs)], SERIAL)
-    return Manifest("holdout", seed, settings, before.file_digests, entries).write(folder)
-
-
-def _draw_holdout(
-    sources: Sequence[Path], folder: Path, documents: int, seed: int
-) -> list[FileEntry]:
-    digests = {document_md5(sentences) for sentences in read_parts(sources)}
-    if not 2 <= documents <= len(digests) - 2:
-        raise ValueError(
-            f"{sources[0].parent}: {documents} evaluation documents of {len(digests)} different "
-            "ones; at least 2 must be held out and 2 left to train on: choose another number or "
-            "give a larger corpus"
-        )
-    drawn = sorted(digests, key=lambda digest: hashlib.sha256(f"{seed} {digest}".encode()).digest())
-    with replacing(folder / HELD_OUT_LIST) as temporary:
-        temporary.write_text("".join(f"{digest}\n" for digest in sorted(drawn[:documents])))
-        return [_text_entry(HELD_OUT_LIST, temporary, Counter(documents=documents))]
-
-
-def _text_entry(name: str, path: Path, counts: Counter[str]) -> FileEntry:
+def text_entry(name: str, path: Path, counts: Counter[str]) -> FileEntry:
+    """The entry of a text file that will be called ``name``."""
     return FileEntry(name, path.stat().st_size, file_sha256(path), dict(counts))

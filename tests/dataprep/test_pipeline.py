@@ -11,15 +11,16 @@ from pathlib import Path
 import pytest
 
 from dataprep.engine import EngineConfig
+from dataprep.holdout import draw_holdout
 from dataprep.inspection import show_sample, verify_folder
 from dataprep.manifest import FileEntry, Manifest, read_manifest
-from dataprep.parts import document_md5, read_parts
+from dataprep.parts import document_md5, read_parts, stage_parts
 from dataprep.pipeline import PipelineConfig, run_pipeline
 from dataprep.presort import PresortConfig, sorted_order
 from dataprep.samples import SamplesConfig
 from dataprep.sentences import SentencesConfig
 from dataprep.shards import Shard
-from dataprep.text_stages import make_holdout, make_sentences
+from dataprep.text_stages import make_sentences
 
 ROOT = Path(__file__).resolve().parents[2]
 TWO = EngineConfig("processes", workers=2)
@@ -135,7 +136,7 @@ def test_copies_of_a_held_out_document_are_held_out_too(tmp_path: Path) -> None:
     (source / "part-00000.txt").write_text(text + "\n")
     entry = FileEntry("part-00000.txt", len(text) + 1, "00")
     Manifest("sentences", 0, {}, {}, [entry]).write(source)
-    make_holdout(source, tmp_path / "holdout", documents=3, seed=1)
+    draw_holdout(stage_parts(source), tmp_path / "holdout", documents=3, seed=1)
     held_out = set((tmp_path / "holdout" / "evaluation.md5").read_text().split())
     assert len(held_out) == 3
     assert sum(document_md5(sentences) in held_out for sentences in documents) == 3
