@@ -10,7 +10,7 @@ from dataprep.storage import replacing
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # as in the reference's tokenization.py: a longer word becomes [UNK]
-_MAX_WORD_CHARACTERS = 200
+MAX_WORD_CHARACTERS = 200
 _MAX_VOCABULARY = 1 << 16  # token ids are stored as u2
 VOCABULARY_NAME = "vocab.txt"  # beside the shards that were made with it
 
@@ -80,7 +80,7 @@ def build_tokenizer(vocabulary: Vocabulary, lowercase: bool) -> Tokenizer:
     """
     vocab = {token: index for index, token in enumerate(vocabulary.tokens)}
     tokenizer = Tokenizer(
-        models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=_MAX_WORD_CHARACTERS)
+        models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=MAX_WORD_CHARACTERS)
     )
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
