@@ -15,6 +15,7 @@ from dataprep.documents import Document, DocumentReader
 from dataprep.engine import SERIAL, EngineConfig, Job, run_jobs, stage_inputs
 from dataprep.manifest import FileEntry, Manifest, read_manifest
 from dataprep.parts import deal_parts
+from dataprep.progress import advance
 from dataprep.sentences import SentencesConfig, build_splitter
 from dataprep.storage import file_sha256, replacing
 
@@ -58,7 +59,8 @@ def make_documents(
         run = partial(_deal_documents, members, targets, format)
         names = [digests[str(path)] for path in members]
         inputs = stage_inputs("documents", [format, targets[0].name, group.parts], 0, names)
-        jobs.append(Job(f"documents-{number:05d}", run, inputs))
+        size = sum(path.stat().st_size for path in members)
+        jobs.append(Job(f"documents-{number:05d}", run, inputs, size))
     entries = run_jobs(folder, jobs, engine)
     return Manifest("documents", 0, settings, digests, entries).write(folder)
 
@@ -75,6 +77,7 @@ def _deal_documents(
                 line = json.dumps(asdict(document), ensure_ascii=False)
                 streams[number % len(targets)].write(line + "\n")
                 counts[number % len(targets)]["documents"] += 1
+                advance(documents=1)
         if counts[-1]["documents"] < 2:
             total = sum(count["documents"] for count in counts)
             raise ValueError(
@@ -110,7 +113,7 @@ def make_sentences(
         target = folder / f"{Path(entry.file).stem}.txt"
         run = partial(_split_part, source / entry.file, target, config)
         inputs = stage_inputs("sentences", settings, 0, [entry.sha256])
-        jobs.append(Job(target.name, run, inputs))
+        jobs.append(Job(target.name, run, inputs, entry.bytes))
     entries = run_jobs(folder, jobs, engine)
     return Manifest("sentences", 0, settings, before.file_digests, entries).write(folder)
 
@@ -122,6 +125,7 @@ def _split_part(source: Path, target: Path, config: SentencesConfig) -> list[Fil
         with source.open(encoding="utf-8") as lines, temporary.open("w", encoding="utf-8") as out:
             for line in lines:
                 sentences = split(json.loads(line)["text"])
+                advance(bytes=len(line), documents=1)
                 if not sentences:
                     counts["documents_without_sentences"] += 1
                     continue
