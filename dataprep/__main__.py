@@ -17,6 +17,7 @@ from dataprep.presort import PresortConfig
 from dataprep.sample_stages import Recipe, make_samples, make_stripes
 from dataprep.samples import SamplesConfig
 from dataprep.sentences import SentencesConfig
+from dataprep.source_files import expand_sources
 from dataprep.storage import as_path
 from dataprep.text_stages import make_documents, make_sentences
 from dataprep.tokenization import load_vocabulary
@@ -35,7 +36,7 @@ def documents_command(
         format: auto, mediawiki or text
         parts: how many parts; each is a unit of work of the next stages
     """
-    _report(make_documents([as_path(source) for source in sources], as_path(output), format, parts))
+    _report(make_documents(expand_sources(sources), as_path(output), format, parts))
 
 
 def sentences_command(

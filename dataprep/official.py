@@ -90,4 +90,5 @@ def expected(download: Download, workers: int) -> Iterator[str]:
         yield "extraction of the dump: about 6 CPU-hours for each million articles"
     yield f"time: samples {hours:.1f} h with {workers} workers, presort {sorting:.1f} h"
     yield f"disk: {2 * disk / 1e9:.0f} GB, and {disk / 1e9:.0f} GB more while sorting"
-    yield f"memory: {workers * _MEGABYTES_A_WORKER / 1000:.1f} GB for {workers} workers, 2 GB to sort"
+    memory = workers * _MEGABYTES_A_WORKER / 1000
+    yield f"memory: {memory:.1f} GB for {workers} workers, 2 GB to sort"
