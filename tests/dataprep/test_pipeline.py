@@ -15,7 +15,6 @@ from dataprep.engine import SERIAL, EngineConfig, Job, run_jobs
 from dataprep.inspection import show_sample, verify_folder
 from dataprep.manifest import FileEntry, Manifest, read_manifest
 from dataprep.pipeline import PipelineConfig, run_pipeline
-from dataprep.presort import PresortConfig, sorted_order
 from dataprep.samples import SamplesConfig
 from dataprep.sentences import SentencesConfig
 from dataprep.shards import Shard
@@ -163,18 +162,6 @@ def test_stripes_hold_every_sample_once_sorted_and_dealt(prepared: Path) -> None
 
 def test_the_evaluation_set_has_the_wanted_size(prepared: Path) -> None:
     assert read_manifest(prepared / "evaluation").samples == 10
-
-
-def test_presort_picks_evenly_and_shuffles_within_a_length() -> None:
-    import numpy as np
-
-    lengths = np.repeat([5, 9], 500)
-    order = sorted_order([lengths], PresortConfig(1, samples=100), seed=1)
-    assert sorted(order.tolist()) == list(range(0, 1000, 10))
-    assert order[:50].tolist() != sorted(order[:50].tolist())
-    assert (lengths[order[:50]] == 5).all()
-    with pytest.raises(ValueError, match="2000 samples wanted, the source holds 1000"):
-        sorted_order([lengths], PresortConfig(1, samples=2000), seed=1)
 
 
 def test_inspect_shows_a_sample_in_words(prepared: Path) -> None:
