@@ -232,7 +232,8 @@ class Shard:
     def _check_offsets(self) -> None:
         for name, content in (("token_offsets", "tokens"), ("mlm_offsets", "mlm_ids")):
             offsets = self._fields[name]
-            if len(offsets) != len(self) + 1 or offsets[-1] != len(self._fields[content]):
+            ends = (0, len(self._fields[content]))
+            if len(offsets) != len(self) + 1 or (offsets[0], offsets[-1]) != ends:
                 raise ValueError(f"{self.path}: {name} do not fit {content}; run its stage again")
 
     def __len__(self) -> int:

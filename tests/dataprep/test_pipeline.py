@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from dataprep.engine import SERIAL, EngineConfig, Job, run_jobs
-from dataprep.inspection import show_sample, verify_folder
+from dataprep.inspection import show_sample
 from dataprep.manifest import FileEntry, Manifest, read_manifest
 from dataprep.pipeline import PipelineConfig, run_pipeline
 from dataprep.samples import SamplesConfig
 from dataprep.sentences import SentencesConfig
 from dataprep.shards import Shard
 from dataprep.text_stages import document_md5, make_holdout, make_sentences, read_parts
+from dataprep.verification import verify_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 TWO = EngineConfig("processes", workers=2)
@@ -176,7 +177,7 @@ def test_verify_finds_a_changed_byte(
 ) -> None:
     for _ in run_pipeline(settings(corpus_file, vocabulary_file, tmp_path)):
         pass
-    assert len(list(verify_folder(tmp_path / "train"))) == 3
+    assert len(list(verify_folder(tmp_path / "train"))) == 6
     path = tmp_path / "train" / "stripe-00001.h5"
     content = bytearray(path.read_bytes())
     sample = Shard(path).sample(3).tokens.tobytes()

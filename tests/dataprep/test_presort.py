@@ -170,9 +170,9 @@ def test_more_stripes_than_files_may_be_open_are_refused() -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if hard == resource.RLIM_INFINITY:
         pytest.skip("the hard limit of open files is infinite")
-    with pytest.raises(ValueError, match=rf"the limit is {hard} .* take at most \d+ stripes"):
-        with open_files(hard + 8):
-            pass
+    refused = pytest.raises(ValueError, match=rf"the limit is {hard} .* take at most \d+ stripes")
+    with refused, open_files(hard + 8):
+        pass
 
 
 def test_what_does_not_fit_together_is_one_line(sources: list[Path], tmp_path: Path) -> None:
