@@ -9,7 +9,7 @@ from typing import Any
 from dataprep.commandline import build_parser, parse, run_command
 from dataprep.engine import EngineConfig
 from dataprep.holdout import draw_holdout, read_holdout
-from dataprep.inspection import show_sample, summary, verify_folder
+from dataprep.inspection import show_sample, summary
 from dataprep.manifest import Manifest, read_manifest
 from dataprep.parts import stage_parts
 from dataprep.pipeline import PipelineConfig, run_pipeline
@@ -21,6 +21,7 @@ from dataprep.source_files import expand_sources
 from dataprep.storage import as_path
 from dataprep.text_stages import make_documents, make_sentences
 from dataprep.tokenization import load_vocabulary
+from dataprep.verification import verify_folder
 
 DEFAULT_ENGINE = EngineConfig()
 

@@ -164,11 +164,13 @@ def make_stripes(source: Path, folder: Path, config: PresortConfig, seed: int) -
     """Sort all samples of a folder of shards by length and deal them into stripes."""
     before = read_manifest(source, ("samples",))
     run = partial(presort, [source / entry.file for entry in before.files], folder, config, seed)
-    inputs = stage_inputs("presort", asdict(config), seed, [entry.sha256 for entry in before.files])
+    inputs = stage_inputs(
+        "presort", config.settings, seed, [entry.sha256 for entry in before.files]
+    )
     entries = run_jobs(folder, [Job("presort", run, inputs)], SERIAL)
     return _finish_shards(
         folder,
-        Manifest("presort", seed, asdict(config), before.file_digests, entries),
+        Manifest("presort", seed, config.settings, before.file_digests, entries),
         load_vocabulary(source / VOCABULARY_NAME),
     )
 

@@ -12,15 +12,15 @@ import pytest
 
 from dataprep.engine import EngineConfig
 from dataprep.holdout import draw_holdout
-from dataprep.inspection import show_sample, verify_folder
+from dataprep.inspection import show_sample
 from dataprep.manifest import FileEntry, Manifest, read_manifest
 from dataprep.parts import document_md5, read_parts, stage_parts
 from dataprep.pipeline import PipelineConfig, run_pipeline
-from dataprep.presort import PresortConfig, sorted_order
 from dataprep.samples import SamplesConfig
 from dataprep.sentences import SentencesConfig
 from dataprep.shards import Shard
 from dataprep.text_stages import make_sentences
+from dataprep.verification import verify_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 TWO = EngineConfig("processes", workers=2)
@@ -166,18 +166,6 @@ def test_the_evaluation_set_has_the_wanted_size(prepared: Path) -> None:
     assert read_manifest(prepared / "evaluation").samples == 10
 
 
-def test_presort_picks_evenly_and_shuffles_within_a_length() -> None:
-    import numpy as np
-
-    lengths = np.repeat([5, 9], 500)
-    order = sorted_order([lengths], PresortConfig(1, samples=100), seed=1)
-    assert sorted(order.tolist()) == list(range(0, 1000, 10))
-    assert order[:50].tolist() != sorted(order[:50].tolist())
-    assert (lengths[order[:50]] == 5).all()
-    with pytest.raises(ValueError, match="2000 samples wanted, the source holds 1000"):
-        sorted_order([lengths], PresortConfig(1, samples=2000), seed=1)
-
-
 def test_inspect_shows_a_sample_in_words(prepared: Path) -> None:
     lines = list(show_sample(prepared / "train", 0))
     assert "masked" in lines[0] and lines[1].startswith("A: [CLS]") and "[SEP]" in lines[2]
@@ -190,7 +178,7 @@ def test_verify_finds_a_changed_byte(
 ) -> None:
     for _ in run_pipeline(settings(corpus_file, vocabulary_file, tmp_path)):
         pass
-    assert len(list(verify_folder(tmp_path / "train"))) == 3
+    assert len(list(verify_folder(tmp_path / "train"))) == 6
     path = tmp_path / "train" / "stripe-00001.h5"
     content = bytearray(path.read_bytes())
     sample = Shard(path).sample(3).tokens.tobytes()

@@ -1,0 +1,60 @@
+"""Which samples of a source are taken: all, one in every so many, or a random subset."""
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from dataprep.lengths import Int64Array
+
+_CHUNK = 1 << 18  # places that are drawn at once; part of what decides the result
+
+
+@dataclass(frozen=True)
+class Picks:
+    """The places 0 <= place < total of a source that are taken.
+
+    Args:
+        total: samples of the source.
+        wanted: how many to take, at most ``total``.
+        random: seeded and uniform, without replacement; else place floor(i * total / wanted).
+        seed: of the random choice.
+    """
+
+    total: int
+    wanted: int
+    random: bool
+    seed: int
+
+    def between(self, first: int, last: int) -> Int64Array:
+        """Those that lie in first <= place < last, ascending."""
+        if self.wanted == self.total:
+            return np.arange(first, last)
+        if not self.random:
+            ranks = [-(-place * self.wanted // self.total) for place in (first, last)]
+            return np.arange(*ranks) * self.total // self.wanted
+        chunks = range(first // _CHUNK, -(-last // _CHUNK))
+        places = np.concatenate([np.zeros(0, np.int64), *map(self._chunk, chunks)])
+        return places[np.searchsorted(places, first) : np.searchsorted(places, last)]
+
+    @cached_property
+    def _chunk_counts(self) -> list[int]:
+        """How many are drawn in each chunk: sequential hypergeometric draws."""
+        draw = np.random.default_rng([self.seed, self.total, self.wanted])
+        counts, wanted = [], self.wanted
+        for start in range(0, self.total, _CHUNK):
+            left, size = self.total - start, min(_CHUNK, self.total - start)
+            counts.append(int(draw.hypergeometric(wanted, left - wanted, size)))
+            wanted -= counts[-1]
+        return counts
+
+    def _chunk(self, chunk: int) -> Int64Array:
+        return _draw(self.seed, self.total, chunk, self._chunk_counts[chunk])
+
+
+@lru_cache(maxsize=2)
+def _draw(seed: int, total: int, chunk: int, count: int) -> Int64Array:
+    start = chunk * _CHUNK
+    draw = np.random.default_rng([seed, total, chunk, count])
+    size = min(_CHUNK, total - start)
+    return start + np.sort(draw.choice(size, count, replace=False, shuffle=False))
