@@ -28,13 +28,16 @@ import tempfile
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, NamedTuple, Self
+from typing import IO, Any, Self
 
 import h5py
 import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.manifest import FileEntry, replacing
+from dataprep.sample import Sample, SampleBlock, UInt16Array
+
+__all__ = ["FIELDS", "Sample", "Shard", "ShardHeader", "ShardWriter", "UInt16Array"]
 
 FORMAT_VERSION = 2
 FIELDS: dict[str, str] = {
@@ -49,21 +52,6 @@ FIELDS: dict[str, str] = {
 }
 _COPY_BYTES = 1 << 22
 _NOT_WHOLE = "not a whole shard of this project; delete it and run its stage again"
-UInt16Array = NDArray[np.uint16]
-
-
-class Sample(NamedTuple):
-    """One training sample of S tokens, P of them masked.
-
-    ``tokens`` [S] and ``mlm_positions``, ``mlm_labels`` [P] are uint16; ``second_segment_start`` is
-    where segment 1 starts; ``next_sentence_label`` is 1 if the second segment is random.
-    """
-
-    tokens: UInt16Array
-    second_segment_start: int
-    mlm_positions: UInt16Array
-    mlm_labels: UInt16Array
-    next_sentence_label: int
 
 
 @dataclass(frozen=True)
@@ -118,7 +106,7 @@ class ShardWriter:
 
     def _append(self, name: str, values: NDArray[Any]) -> None:
         data = np.ascontiguousarray(values, FIELDS[name])
-        self._streams[name].write(data.tobytes())
+        self._streams[name].write(data.data)
         self._sizes[name] += len(data)
 
     def write(self, sample: Sample) -> None:
@@ -130,6 +118,16 @@ class ShardWriter:
         self._append("mlm_positions", sample.mlm_positions)
         self._append("mlm_ids", sample.mlm_labels)
         self._append("mlm_offsets", np.array([self._sizes["mlm_ids"]]))
+
+    def write_block(self, block: SampleBlock) -> None:
+        """Append many samples; the shard is the same as if they were written one by one."""
+        self._append("token_offsets", self._sizes["tokens"] + block.token_offsets[1:])
+        self._append("mlm_offsets", self._sizes["mlm_ids"] + block.mlm_offsets[1:])
+        self._append("tokens", block.tokens)
+        self._append("second_segment_start", block.second_segment_starts)
+        self._append("next_sentence_label", block.next_sentence_labels)
+        self._append("mlm_positions", block.mlm_positions)
+        self._append("mlm_ids", block.mlm_labels)
 
     def write_document(self, md5: str) -> None:
         """Record a document, as 32 hexadecimal digits, of which samples are made."""
