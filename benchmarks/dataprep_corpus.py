@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from dataprep.manifest import replacing
 from dataprep.sentences import SentencesConfig, build_splitter
+from dataprep.storage import replacing
 
 MEGABYTE = 1_000_000
 

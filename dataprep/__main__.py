@@ -3,20 +3,22 @@
 import signal
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from dataprep.commandline import build_parser, parse, run_command
 from dataprep.engine import EngineConfig
+from dataprep.holdout import draw_holdout, read_holdout
 from dataprep.inspection import show_sample, summary, verify_folder
 from dataprep.manifest import Manifest, read_manifest
+from dataprep.parts import stage_parts
 from dataprep.pipeline import PipelineConfig, run_pipeline
 from dataprep.presort import PresortConfig
-from dataprep.sample_stages import Recipe, make_samples, make_stripes, read_holdout
+from dataprep.sample_stages import Recipe, make_samples, make_stripes
 from dataprep.samples import SamplesConfig
 from dataprep.sentences import SentencesConfig
-from dataprep.text_stages import make_documents, make_holdout, make_sentences
+from dataprep.storage import as_path
+from dataprep.text_stages import make_documents, make_sentences
 from dataprep.tokenization import load_vocabulary
 
 DEFAULT_ENGINE = EngineConfig()
@@ -33,7 +35,7 @@ def documents_command(
         format: auto, mediawiki or text
         parts: how many parts; each is a unit of work of the next stages
     """
-    _report(make_documents([Path(source) for source in sources], Path(output), format, parts))
+    _report(make_documents([as_path(source) for source in sources], as_path(output), format, parts))
 
 
 def sentences_command(
@@ -50,7 +52,7 @@ def sentences_command(
         sentences: how to split
         engine: how the parts are run; the result does not depend on it
     """
-    _report(make_sentences(Path(input), Path(output), sentences, engine))
+    _report(make_sentences(as_path(input), as_path(output), sentences, engine))
 
 
 def holdout_command(input: str, output: str, documents: int = 10_000, seed: int = 12345) -> None:
@@ -62,7 +64,7 @@ def holdout_command(input: str, output: str, documents: int = 10_000, seed: int 
         documents: how many different documents
         seed: of the draw
     """
-    _report(make_holdout(Path(input), Path(output), documents, seed))
+    _report(draw_holdout(stage_parts(as_path(input)), as_path(output), documents, seed))
 
 
 def samples_command(  # noqa: PLR0913 - one argument an option
@@ -89,9 +91,9 @@ def samples_command(  # noqa: PLR0913 - one argument an option
         seed: of pairs and masks
         engine: how the parts are run; the result does not depend on it
     """
-    chosen = read_holdout(Path(holdout), only_held_out)
-    recipe = Recipe(load_vocabulary(Path(vocabulary)), lowercase, samples, chosen, seed)
-    _report(make_samples(Path(input), Path(output), recipe, engine))
+    chosen = read_holdout(as_path(holdout), only_held_out)
+    recipe = Recipe(load_vocabulary(as_path(vocabulary)), lowercase, samples, chosen, seed)
+    _report(make_samples(stage_parts(as_path(input)), as_path(output), recipe, engine))
 
 
 def presort_command(
@@ -107,7 +109,7 @@ def presort_command(
         seed: of the shuffle
     """
     config = PresortConfig(stripes, samples)
-    _report(make_stripes(Path(input), Path(output), config, seed))
+    _report(make_stripes(as_path(input), as_path(output), config, seed))
 
 
 def inspect_command(folder: str, sample: int | None = None) -> None:
@@ -118,9 +120,9 @@ def inspect_command(folder: str, sample: int | None = None) -> None:
         sample: show the sample at this place of the folder's order, in words
     """
     if sample is None:
-        _report(read_manifest(Path(folder)))
+        _report(read_manifest(as_path(folder)))
         return
-    print(*show_sample(Path(folder), sample), sep="\n")
+    print(*show_sample(as_path(folder), sample), sep="\n")
 
 
 def verify_command(folder: str) -> None:
@@ -129,7 +131,7 @@ def verify_command(folder: str) -> None:
     Args:
         folder: of any stage
     """
-    for line in verify_folder(Path(folder)):
+    for line in verify_folder(as_path(folder)):
         print(line, flush=True)
 
 

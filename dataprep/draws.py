@@ -10,10 +10,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dataprep.ragged import ragged_range
+from dataprep.blocks import ragged_range
+from dataprep.lengths import Int64Array
 
 UInt64Array = NDArray[np.uint64]
-Int64Array = NDArray[np.int64]
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _BITS = 64
 

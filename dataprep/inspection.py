@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dataprep.lengths import LengthHistogram
-from dataprep.manifest import Manifest, file_sha256, read_manifest
+from dataprep.manifest import Manifest, read_manifest
 from dataprep.shards import Shard
+from dataprep.storage import file_sha256
 from dataprep.tokenization import VOCABULARY_NAME, load_vocabulary
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.draws import Int64Array, UInt64Array, below, draw
-from dataprep.ragged import offsets_of, ragged_range
-from dataprep.sample import UInt16Array
+from dataprep.blocks import UInt16Array, offsets_of, ragged_range
+from dataprep.draws import UInt64Array, below, draw
+from dataprep.lengths import Int64Array
 
 # a sort key has a sample, random bits and a place within the sample, of 16, 32 and 16 bits
 _PLACE = np.uint64(0xFFFF)

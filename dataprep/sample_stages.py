@@ -3,9 +3,8 @@
 Each reads the folder of the one before and leaves a folder with a manifest.
 """
 
-import hashlib
 from collections import Counter
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,45 +12,14 @@ from typing import Any
 import numpy as np
 
 from dataprep.engine import SERIAL, EngineConfig, Job, run_jobs, stage_inputs
+from dataprep.holdout import HoldOut
 from dataprep.manifest import FileEntry, Manifest, read_manifest
+from dataprep.parts import TextParts
 from dataprep.presort import PresortConfig, presort
 from dataprep.samples import SampleBuilder, SamplesConfig
 from dataprep.shards import Shard, ShardHeader, ShardWriter
 from dataprep.tokenization import VOCABULARY_NAME, Vocabulary, load_vocabulary, save_vocabulary
 from dataprep.tokenized import tokenise_parts
-
-
-@dataclass(frozen=True)
-class HoldOut:
-    """Which documents a samples stage takes: those of the list, or all others."""
-
-    digests: frozenset[str] = field(default_factory=frozenset)
-    only_these: bool = False
-
-    @property
-    def sha256(self) -> str:
-        """The digest of the list."""
-        return hashlib.sha256("\n".join(sorted(self.digests)).encode()).hexdigest()
-
-    def takes(self, digest: str) -> bool:
-        """Whether a document with this md5 is taken."""
-        return (digest in self.digests) == self.only_these
-
-
-def read_holdout(path: Path, only_these: bool) -> HoldOut:
-    """Read a list of md5s, one a line.
-
-    Raises:
-        ValueError: no such file, or a line that is no md5.
-    """
-    try:
-        lines = path.read_text(encoding="utf-8").split()
-    except (FileNotFoundError, UnicodeDecodeError):
-        raise ValueError(f"{path}: not a readable list of md5s; run stage 'holdout'") from None
-    for number, line in enumerate(lines, 1):
-        if len(line) != 32 or set(line) - set("0123456789abcdef"):
-            raise ValueError(f"{path}: entry {number}, '{line}', is not an md5")
-    return HoldOut(frozenset(lines), only_these)
 
 
 @dataclass(frozen=True)
@@ -64,6 +32,7 @@ class Recipe:
         config: lengths and probabilities.
         holdout: which documents are taken.
         seed: of all that is drawn.
+        builder: fast or reference.
     """
 
     vocabulary: Vocabulary
@@ -71,6 +40,7 @@ class Recipe:
     config: SamplesConfig
     holdout: HoldOut
     seed: int
+    builder: str = "fast"
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -81,6 +51,7 @@ class Recipe:
             "lowercase": self.lowercase,
             "held_out_sha256": self.holdout.sha256,
             "only_held_out": self.holdout.only_these,
+            "builder": self.builder,
         }
 
     def header(self, sources: dict[str, str]) -> ShardHeader:
@@ -90,7 +61,7 @@ class Recipe:
             vocabulary_size=len(self.vocabulary),
             max_seq_length=self.config.max_seq_length,
             max_predictions=self.config.max_predictions,
-            builder="fast",
+            builder=self.builder,
             seed=self.seed,
             held_out_sha256=self.holdout.sha256,
             only_held_out=self.holdout.only_these,
@@ -99,43 +70,43 @@ class Recipe:
 
 
 def make_samples(
-    source: Path, folder: Path, recipe: Recipe, engine: EngineConfig = SERIAL
+    parts: TextParts, folder: Path, recipe: Recipe, engine: EngineConfig = SERIAL
 ) -> Manifest:
     """Tokenise and make samples, a shard per text part; for held-out documents one shard of all.
 
     The evaluation draws its random second segments from all held-out documents, the training from
     those of the same part.
     """
-    before = read_manifest(source, ("sentences",))
-    groups = [before.files] if recipe.holdout.only_these else [[entry] for entry in before.files]
+    groups = [parts] if recipe.holdout.only_these else parts.each()
     jobs = []
     for number, group in enumerate(groups):
         target = folder / f"part-{number:05d}.h5"
-        digests = {entry.file: entry.sha256 for entry in group}
-        run = partial(_sample_part, source, digests, target, recipe, number)
-        inputs = stage_inputs("samples", recipe.settings, recipe.seed, [number, *digests.values()])
+        run = partial(_sample_part, group, target, recipe, number)
+        inputs = stage_inputs("samples", recipe.settings, recipe.seed, [number, *group.digests])
         jobs.append(Job(target.name, run, inputs))
     entries = run_jobs(folder, jobs, engine)
     return _finish_shards(
         folder,
-        Manifest("samples", recipe.seed, recipe.settings, before.file_digests, entries),
+        Manifest("samples", recipe.seed, recipe.settings, parts.sources, entries),
         recipe.vocabulary,
     )
 
 
-def _sample_part(
-    folder: Path, sources: dict[str, str], target: Path, recipe: Recipe, number: int
-) -> list[FileEntry]:
-    paths = [folder / name for name in sources]
+def make_shard(parts: TextParts, target: Path, recipe: Recipe) -> FileEntry:
+    """One shard of all text parts, beside nothing else; as the reference's script is called."""
+    return _sample_part(parts, target, recipe, 0)[0]
+
+
+def _sample_part(parts: TextParts, target: Path, recipe: Recipe, number: int) -> list[FileEntry]:
     counts: Counter[str] = Counter()
     documents = tokenise_parts(
-        paths, recipe.vocabulary, recipe.lowercase, recipe.holdout.takes, counts
+        parts.paths, recipe.vocabulary, recipe.lowercase, recipe.holdout.takes, counts
     )
     try:
         builder = SampleBuilder(documents, recipe.vocabulary, recipe.config, (recipe.seed, number))
     except ValueError as error:
-        raise ValueError(f"{paths[0]}: {error}") from None
-    with ShardWriter(target, recipe.header(sources)) as writer:
+        raise ValueError(f"{parts.paths[0]}: {error}") from None
+    with ShardWriter(target, recipe.header(parts.sources)) as writer:
         for digest in documents.digests:
             writer.write_document(digest)
         for block in builder.blocks():

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from dataprep.manifest import replacing
-from dataprep.ragged import offsets_of, ragged_range
+from dataprep.blocks import offsets_of, ragged_range
+from dataprep.storage import replacing
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # as in the reference's tokenization.py: a longer word becomes [UNK]
-_MAX_WORD_CHARACTERS = 200
+MAX_WORD_CHARACTERS = 200
 _MAX_VOCABULARY = 1 << 16  # token ids are stored as u2
 VOCABULARY_NAME = "vocab.txt"  # beside the shards that were made with it
 # what stands between blanks, ASCII punctuation by itself: a cut at either never cuts a token
@@ -90,7 +90,7 @@ def build_tokenizer(vocabulary: Vocabulary, lowercase: bool) -> Tokenizer:
     """
     vocab = {token: index for index, token in enumerate(vocabulary.tokens)}
     tokenizer = Tokenizer(
-        models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=_MAX_WORD_CHARACTERS)
+        models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=MAX_WORD_CHARACTERS)
     )
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dataprep.ragged import offsets_of
+from dataprep.blocks import offsets_of
+from dataprep.parts import document_md5, read_parts
 from dataprep.samples import TokenizedDocuments
-from dataprep.text_stages import document_md5, read_parts
 from dataprep.tokenization import SentenceTokenizer, Vocabulary
 
 _BATCH_CHARACTERS = 1 << 18  # tokenised at once, of however many documents

@@ -8,9 +8,17 @@ from pathlib import Path
 from dataprep.engine.config import EngineConfig
 from dataprep.engine.jobs import Engine, Job, stage_inputs
 from dataprep.engine.processes import run_processes
-from dataprep.engine.receipts import done, perform, recorded_files, remove_left_over
+from dataprep.engine.receipts import (
+    done,
+    perform,
+    prepare,
+    recorded_files,
+    remove_if_empty,
+    remove_left_over,
+)
 from dataprep.engine.spark import run_spark
-from dataprep.manifest import MANIFEST_NAME, FileEntry, remove_stale
+from dataprep.manifest import MANIFEST_NAME, FileEntry
+from dataprep.storage import only_user, remove_stale
 
 SERIAL = EngineConfig("serial")
 __all__ = ["SERIAL", "EngineConfig", "Job", "run_jobs", "stage_inputs"]
@@ -29,18 +37,20 @@ def run_jobs(folder: Path, jobs: Sequence[Job], config: EngineConfig) -> list[Fi
     made = {job.name: done(folder, job) for job in jobs}
     todo = [job for job in jobs if made[job.name] is None]
     parent_is_new = not folder.parent.exists()
-    if todo:  # the folder is unfinished until its manifest is written anew
-        (folder / MANIFEST_NAME).unlink(missing_ok=True)
-        remove_stale(folder)
-    try:
-        for job, entries in build_engine(config, len(todo))(folder, todo):
-            made[job.name] = entries
-    except BaseException:
-        with suppress(OSError):  # leave no empty folder behind
-            folder.rmdir()
-            if parent_is_new:
-                folder.parent.rmdir()
-        raise
+    if todo:
+        prepare(folder)
+        try:
+            with only_user(folder):
+                # the folder is unfinished until its manifest is written anew
+                (folder / MANIFEST_NAME).unlink(missing_ok=True)
+                remove_stale(folder)
+                for job, entries in build_engine(config, len(todo))(folder, todo):
+                    made[job.name] = entries
+        except BaseException:
+            if remove_if_empty(folder) and parent_is_new:
+                with suppress(OSError):
+                    folder.parent.rmdir()
+            raise
     entries = [entry for job in jobs for entry in made[job.name] or []]
     remove_left_over(folder, jobs, earlier - {entry.file for entry in entries})
     return entries

@@ -1,5 +1,6 @@
 """Jobs on a Spark cluster: a third way to map the same functions."""
 
+import os
 import sys
 import tempfile
 import zipfile
@@ -77,8 +78,9 @@ def _session(master: str) -> Any:
             "engine spark: pyspark is missing; pip install 'bert-sprint[spark]' and Java 17"
         ) from None
     builder = SparkSession.builder.master(master).appName("bert-sprint dataprep")
+    # the workers' interpreter, unless the user names another that they have
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {
-        "spark.pyspark.python": sys.executable,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # a job that failed would fail again: its inputs are the same

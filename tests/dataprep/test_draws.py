@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from dataprep.blocks import offsets_of, ragged_range
 from dataprep.draws import below, draw, happens, heads, seed_key
-from dataprep.ragged import offsets_of, ragged_range
 
 
 def test_the_published_sequence() -> None:

@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dataprep.manifest import FileEntry, Manifest
-from dataprep.sample_stages import HoldOut, Recipe, make_samples
+from dataprep.holdout import HoldOut
+from dataprep.parts import TextParts, given_parts, read_parts, stage_parts
+from dataprep.sample_stages import Recipe, make_samples
 from dataprep.samples import SamplesConfig
 from dataprep.sentences import SentencesConfig
 from dataprep.shards import Sample, Shard
-from dataprep.text_stages import make_documents, make_sentences, read_parts
+from dataprep.text_stages import make_documents, make_sentences
 from dataprep.tokenization import Vocabulary, load_vocabulary
 from dataprep.tokenized import tokenise_parts
 
@@ -29,26 +30,15 @@ def recipe(vocabulary: Vocabulary) -> Recipe:
     return Recipe(vocabulary, True, SamplesConfig(dupe_factor=DUPLICATES), HoldOut(), 1)
 
 
-def sentences_of(source: Path, folder: Path) -> Path:
+def sentences_of(source: Path, folder: Path) -> TextParts:
     """All text stages on a file."""
     make_documents([source], folder / "documents", "text", 1)
     make_sentences(folder / "documents", folder / "sentences", SentencesConfig("lines"))
-    return folder / "sentences"
+    return stage_parts(folder / "sentences")
 
 
-def as_part(source: Path, folder: Path) -> Path:
-    """The file as a text part, past the stages that may refuse it."""
-    folder.mkdir(exist_ok=True)
-    (folder / source.name).write_bytes(source.read_bytes())
-    Manifest("sentences", 0, {}, {}, [FileEntry(source.name, source.stat().st_size, "")]).write(
-        folder
-    )
-    return folder
-
-
-def made(sentences: Path, recipe: Recipe) -> tuple[dict[str, int], list[Sample]]:
-    folder = sentences.parent / "samples"
-    manifest = make_samples(sentences, folder, recipe)
+def made(parts: TextParts, folder: Path, recipe: Recipe) -> tuple[dict[str, int], list[Sample]]:
+    manifest = make_samples(parts, folder, recipe)
     shard = Shard(folder / manifest.files[0].file)
     return manifest.counts, [shard.sample(row) for row in range(len(shard))]
 
@@ -72,7 +62,7 @@ def test_one_document_is_refused(
     with pytest.raises(ValueError, match=r"^[^\n]*1 documents for 1 parts[^\n]*$"):
         sentences_of(source, tmp_path)
     with pytest.raises(ValueError, match=REFUSED) as error:
-        make_samples(as_part(source, tmp_path / "parts"), tmp_path / "samples", recipe)
+        make_samples(given_parts([source]), tmp_path / "samples", recipe)
     assert source.name in str(error.value)
     assert not (tmp_path / "samples").exists()
 
@@ -81,7 +71,7 @@ def test_documents_of_one_sentence_pair_at_random(
     shared_data: Path, tmp_path: Path, recipe: Recipe, vocabulary: Vocabulary
 ) -> None:
     source = edge(shared_data, "two_docs_one_sent_each")
-    counts, samples = made(sentences_of(source, tmp_path), recipe)
+    counts, samples = made(sentences_of(source, tmp_path), tmp_path / "samples", recipe)
     assert counts["samples"] == counts["random_next"] == 2 * DUPLICATES
     cat = ["the", "cat", "sat", "on", "the", "mat", "."]
     dog = ["a", "dog", "ran", "away", "quickly", "."]
@@ -95,7 +85,8 @@ def test_documents_of_one_sentence_pair_at_random(
 def test_documents_of_one_token_pair_with_others(
     shared_data: Path, tmp_path: Path, recipe: Recipe, vocabulary: Vocabulary
 ) -> None:
-    counts, samples = made(sentences_of(edge(shared_data, "single_tok_docs"), tmp_path), recipe)
+    parts = sentences_of(edge(shared_data, "single_tok_docs"), tmp_path)
+    counts, samples = made(parts, tmp_path / "samples", recipe)
     assert counts["samples"] == counts["random_next"] == 3 * DUPLICATES
     for sample in samples:
         first, second = segments(sample, vocabulary)
@@ -106,17 +97,16 @@ def test_documents_of_one_token_pair_with_others(
 def test_documents_without_tokens_are_counted(
     shared_data: Path, tmp_path: Path, recipe: Recipe, vocabulary: Vocabulary
 ) -> None:
-    sentences = sentences_of(edge(shared_data, "no_tokens"), tmp_path)
+    parts = sentences_of(edge(shared_data, "no_tokens"), tmp_path)
     counts: Counter[str] = Counter()
-    parts = sorted(sentences.glob("*.txt"))
-    documents = tokenise_parts(parts, vocabulary, True, lambda md5: True, counts)
+    documents = tokenise_parts(parts.paths, vocabulary, True, lambda md5: True, counts)
     assert counts["documents_without_tokens"] == counts["sentences_without_tokens"] == 2
     assert [vocabulary.tokens[token] for token in documents.tokens] == ["the", "cat", "sat", "."]
     with pytest.raises(ValueError, match=REFUSED):
-        made(sentences, recipe)
-    with (parts[0]).open("a", encoding="utf-8") as part:
+        made(parts, tmp_path / "samples", recipe)
+    with parts.paths[0].open("a", encoding="utf-8") as part:
         part.write("\nA dog ran.\n")
-    counts, samples = made(as_part(parts[0], tmp_path / "more"), recipe)
+    counts, samples = made(given_parts(parts.paths), tmp_path / "samples", recipe)
     assert counts["documents_without_tokens"] == 2 and counts["documents"] == 2
     assert len(samples) == 2 * DUPLICATES
 
@@ -124,8 +114,8 @@ def test_documents_without_tokens_are_counted(
 def test_a_huge_sentence_is_cut_and_counted(
     shared_data: Path, tmp_path: Path, recipe: Recipe
 ) -> None:
-    sentences = sentences_of(edge(shared_data, "huge_sentence"), tmp_path)
-    counts, samples = made(sentences, recipe)
+    parts = sentences_of(edge(shared_data, "huge_sentence"), tmp_path)
+    counts, samples = made(parts, tmp_path / "samples", recipe)
     assert counts["sentences_over_the_limit"] == 1
     assert counts["truncated_samples"] > 0 and counts["truncated_tokens"] > 4000 * DUPLICATES
     assert max(len(sample.tokens) for sample in samples) == 512
@@ -134,7 +124,8 @@ def test_a_huge_sentence_is_cut_and_counted(
 def test_special_tokens_in_the_text_are_plain(
     shared_data: Path, tmp_path: Path, recipe: Recipe, vocabulary: Vocabulary
 ) -> None:
-    counts, samples = made(sentences_of(edge(shared_data, "mask_in_text"), tmp_path), recipe)
+    parts = sentences_of(edge(shared_data, "mask_in_text"), tmp_path)
+    counts, samples = made(parts, tmp_path / "samples", recipe)
     assert counts["unknown_tokens"] == 0
     found: set[str] = set()
     for sample in samples:
@@ -149,10 +140,10 @@ def test_copies_are_counted_and_never_paired(
 ) -> None:
     source = edge(shared_data, "dup_docs")
     with pytest.raises(ValueError, match=REFUSED):
-        made(sentences_of(source, tmp_path), recipe)
+        made(sentences_of(source, tmp_path), tmp_path / "samples", recipe)
     part = tmp_path / "copies.txt"
     part.write_text(source.read_text().strip("\n") + "\n\nA dog ran.\nAway it went.\n")
-    counts, samples = made(as_part(part, tmp_path / "parts"), recipe)
+    counts, samples = made(given_parts([part]), tmp_path / "samples", recipe)
     assert (counts["documents"], counts["documents_copied"]) == (5, 3)
     assert counts["random_next"] > 0
     for sample in samples:
@@ -167,9 +158,9 @@ def test_a_line_of_white_space_ends_a_document(
     source = edge(shared_data, "ws_only_line")
     documents = [["A one."], ["B two.", "C three."]]
     assert list(read_parts([source])) == documents
-    sentences = sentences_of(source, tmp_path)
-    assert list(read_parts(sorted(sentences.glob("*.txt")))) == documents
-    assert made(sentences, recipe)[0]["documents"] == 2
+    parts = sentences_of(source, tmp_path)
+    assert list(read_parts(parts.paths)) == documents
+    assert made(parts, tmp_path / "samples", recipe)[0]["documents"] == 2
 
 
 @pytest.mark.parametrize("name", ["bom", "crlf"])
@@ -182,8 +173,9 @@ def test_byte_order_marks_and_line_ends_change_nothing(
     content = source.read_bytes().removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n")
     assert content != source.read_bytes()
     plain.write_bytes(content)
-    counts, samples = made(sentences_of(source, tmp_path), recipe)
-    plain_counts, plain_samples = made(sentences_of(plain, plain.parent), recipe)
+    counts, samples = made(sentences_of(source, tmp_path), tmp_path / "samples", recipe)
+    plain_parts = sentences_of(plain, plain.parent)
+    plain_counts, plain_samples = made(plain_parts, plain.parent / "samples", recipe)
     assert counts == plain_counts and counts["documents"] == 2
     for one, other in zip(samples, plain_samples, strict=True):
         np.testing.assert_array_equal(one.tokens, other.tokens)

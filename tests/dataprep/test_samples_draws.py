@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dataprep.blocks import offsets_of
 from dataprep.draws import draw, seed_key
 from dataprep.masking import Masker
-from dataprep.ragged import offsets_of
 from dataprep.samples import SampleBuilder, SamplesConfig, TokenizedDocuments
 from dataprep.shards import Sample
 from dataprep.tokenization import Vocabulary, load_vocabulary

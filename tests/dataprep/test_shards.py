@@ -7,9 +7,10 @@ import h5py
 import numpy as np
 import pytest
 
-from dataprep.manifest import FileEntry, Manifest, read_manifest, replacing
-from dataprep.sample import SampleBlock
+from dataprep.blocks import SampleBlock
+from dataprep.manifest import FileEntry, Manifest, read_manifest
 from dataprep.shards import Sample, Shard, ShardHeader, ShardWriter
+from dataprep.storage import replacing
 
 HEADER = ShardHeader(
     vocabulary_sha256="ab" * 32,
@@ -74,11 +75,11 @@ def as_block(samples: list[Sample]) -> SampleBlock:
     return SampleBlock(
         tokens=np.concatenate([sample.tokens for sample in samples]),
         token_offsets=np.cumsum([0, *(len(sample.tokens) for sample in samples)]),
-        second_segment_starts=np.array([sample.second_segment_start for sample in samples]),
+        second_segment_start=np.array([s.second_segment_start for s in samples], np.uint16),
+        next_sentence_label=np.array([s.next_sentence_label for s in samples], np.uint8),
         mlm_positions=np.concatenate([sample.mlm_positions for sample in samples]),
-        mlm_labels=np.concatenate([sample.mlm_labels for sample in samples]),
+        mlm_ids=np.concatenate([sample.mlm_labels for sample in samples]),
         mlm_offsets=np.cumsum([0, *(len(sample.mlm_labels) for sample in samples)]),
-        next_sentence_labels=np.array([s.next_sentence_label for s in samples], np.uint8),
     )
 
 
@@ -90,9 +91,6 @@ def test_blocks_are_written_like_their_samples(tmp_path: Path) -> None:
         writer.write(samples[20])
         writer.write_block(as_block(samples[21:]))
     assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
-    for one, other in zip(as_block(samples).samples(), samples, strict=True):
-        for read, written in zip(one, other, strict=True):
-            np.testing.assert_array_equal(read, written)
 
 
 def test_datasets_can_be_mapped_and_are_aligned(tmp_path: Path) -> None:
