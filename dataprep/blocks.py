@@ -44,8 +44,8 @@ class SampleBlock:
     def take(self, rows: Int64Array) -> "SampleBlock":
         """Copies of the samples of these rows, in this order."""
         lengths, masks = self.lengths[rows], self.masks[rows]
-        tokens = _ragged(self.token_offsets[rows], lengths)
-        masked = _ragged(self.mlm_offsets[rows], masks)
+        tokens = ragged_range(self.token_offsets[rows], lengths)
+        masked = ragged_range(self.mlm_offsets[rows], masks)
         return SampleBlock(
             tokens=self.tokens[tokens],
             token_offsets=offsets_of(lengths),
@@ -90,7 +90,7 @@ def concatenate(blocks: Sequence[SampleBlock]) -> SampleBlock:
     )
 
 
-def _ragged(starts: Int64Array, sizes: Int64Array) -> Int64Array:
+def ragged_range(starts: Int64Array, sizes: Int64Array) -> Int64Array:
     """The places start, start + 1, ... start + size - 1 of each pair, one after the other."""
     offsets = offsets_of(sizes)
     places: Int64Array = np.repeat(starts - offsets[:-1], sizes)

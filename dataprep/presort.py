@@ -102,9 +102,8 @@ def presort(
     with (
         open_files(config.stripes * len(FIELDS)),
         ExitStack() as stack,
-        Spill(
-            folder if is_local(folder) else None, buckets.count
-        ) as spill,  # gone before the stripes are put together
+        # closed, and its space free, before the stripes are put together
+        Spill(folder if is_local(folder) else None, buckets.count) as spill,
     ):
         _distribute(sources, config, seed, buckets, spill)
         writers = [

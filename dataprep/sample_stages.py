@@ -4,7 +4,6 @@ Each reads the folder of the one before and leaves a folder with a manifest.
 """
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,19 +14,12 @@ import numpy as np
 from dataprep.engine import SERIAL, EngineConfig, Job, run_jobs, stage_inputs
 from dataprep.holdout import HoldOut
 from dataprep.manifest import FileEntry, Manifest, read_manifest
-from dataprep.parts import TextParts, document_md5, read_parts
+from dataprep.parts import TextParts
 from dataprep.presort import PresortConfig, presort
-from dataprep.samples import SampleBuilder, SamplesConfig, TokenizedDocuments
+from dataprep.samples import SampleBuilder, SamplesConfig
 from dataprep.shards import Shard, ShardHeader, ShardWriter
-from dataprep.tokenization import (
-    VOCABULARY_NAME,
-    Vocabulary,
-    build_tokenizer,
-    load_vocabulary,
-    save_vocabulary,
-)
-
-_ENCODE_BATCH = 4096  # sentences tokenised at once
+from dataprep.tokenization import VOCABULARY_NAME, Vocabulary, load_vocabulary, save_vocabulary
+from dataprep.tokenized import tokenise_parts
 
 
 @dataclass(frozen=True)
@@ -107,7 +99,9 @@ def make_shard(parts: TextParts, target: Path, recipe: Recipe) -> FileEntry:
 
 def _sample_part(parts: TextParts, target: Path, recipe: Recipe, number: int) -> list[FileEntry]:
     counts: Counter[str] = Counter()
-    documents = _tokenise(parts.paths, recipe, counts)
+    documents = tokenise_parts(
+        parts.paths, recipe.vocabulary, recipe.lowercase, recipe.holdout.takes, counts
+    )
     try:
         builder = SampleBuilder(documents, recipe.vocabulary, recipe.config, (recipe.seed, number))
     except ValueError as error:
@@ -115,49 +109,10 @@ def _sample_part(parts: TextParts, target: Path, recipe: Recipe, number: int) ->
     with ShardWriter(target, recipe.header(parts.sources)) as writer:
         for digest in documents.digests:
             writer.write_document(digest)
-        for sample in builder.build():
-            writer.write(sample)
+        for block in builder.blocks():
+            writer.write_block(block)
     counts.update(builder.counts)
     return [replace(writer.entry, counts={**counts, **writer.entry.counts})]
-
-
-def _tokenise(sources: Sequence[Path], recipe: Recipe, counts: Counter[str]) -> TokenizedDocuments:
-    tokenizer = build_tokenizer(recipe.vocabulary, recipe.lowercase)
-    unknown = recipe.vocabulary.id("[UNK]")
-    tokens: list[np.ndarray[Any, np.dtype[np.uint16]]] = []
-    sentence_sizes: list[int] = []
-    document_sizes: list[int] = []
-    digests: list[str] = []
-    seen: set[str] = set()
-    for sentences in read_parts(sources):
-        digest = document_md5(sentences)
-        if not recipe.holdout.takes(digest):
-            counts["documents_not_taken"] += 1
-            continue
-        encoded = []
-        for start in range(0, len(sentences), _ENCODE_BATCH):
-            encoded += tokenizer.encode_batch_fast(
-                sentences[start : start + _ENCODE_BATCH], add_special_tokens=False
-            )
-        ids = [np.array(one.ids, np.uint16) for one in encoded if one.ids]
-        counts["sentences_without_tokens"] += len(sentences) - len(ids)
-        if not ids:
-            counts["documents_without_tokens"] += 1
-            continue
-        counts["documents_copied"] += digest in seen
-        seen.add(digest)
-        counts["unknown_tokens"] += sum(int((one == unknown).sum()) for one in ids)
-        tokens += ids
-        sentence_sizes += [len(one) for one in ids]
-        document_sizes.append(len(ids))
-        digests.append(digest)
-    counts.update(documents=len(digests), sentences=len(sentence_sizes))
-    return TokenizedDocuments(
-        tokens=np.concatenate(tokens) if tokens else np.zeros(0, np.uint16),
-        sentence_starts=np.cumsum([0, *sentence_sizes]),
-        document_starts=np.cumsum([0, *document_sizes]),
-        digests=digests,
-    )
 
 
 def make_stripes(source: Path, folder: Path, config: PresortConfig, seed: int) -> Manifest:

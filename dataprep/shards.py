@@ -122,7 +122,7 @@ class ShardWriter:
 
     def _append(self, name: str, values: NDArray[Any]) -> None:
         data = np.ascontiguousarray(values, FIELDS[name])
-        self._streams[name].write(data.tobytes())
+        self._streams[name].write(data.data)
         self._sizes[name] += len(data)
 
     def write(self, sample: Sample) -> None:

@@ -1,0 +1,79 @@
+"""Text parts to the tokens of their documents."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from dataprep.blocks import offsets_of
+from dataprep.parts import document_md5, read_parts
+from dataprep.samples import TokenizedDocuments
+from dataprep.tokenization import SentenceTokenizer, Vocabulary
+
+_BATCH_CHARACTERS = 1 << 18  # tokenised at once, of however many documents
+
+
+def tokenise_parts(
+    sources: Sequence[Path],
+    vocabulary: Vocabulary,
+    lowercase: bool,
+    takes: Callable[[str], bool],
+    counts: Counter[str],
+) -> TokenizedDocuments:
+    """The documents of text parts; sentences and documents without a token are left out.
+
+    Args:
+        sources: text parts: a sentence a line, an empty line between documents.
+        vocabulary: of the tokens.
+        lowercase: whether the text is lower-cased and its accents are stripped.
+        takes: whether the document with this md5 is taken.
+        counts: what was taken and left out is added here.
+    """
+    names: list[str] = []
+    read_sizes: list[int] = []
+
+    def sentences() -> Iterator[str]:
+        for document in read_parts(sources):
+            name = document_md5(document)
+            if not takes(name):
+                counts["documents_not_taken"] += 1
+                continue
+            names.append(name)
+            read_sizes.append(len(document))
+            yield from document
+
+    tokenizer = SentenceTokenizer(vocabulary, lowercase)
+    batches = [tokenizer.encode(batch) for batch in _batches(sentences())]
+    tokens = np.concatenate([np.zeros(0, np.uint16), *(batch for batch, _ in batches)])
+    sizes = np.concatenate([np.zeros(0, np.int64), *(sizes for _, sizes in batches)])
+    owners = np.repeat(np.arange(len(names)), read_sizes)[sizes > 0]
+    document_sizes = np.bincount(owners, minlength=len(names))
+    digests = [name for name, size in zip(names, document_sizes, strict=True) if size]
+    counts.update(
+        documents=len(digests),
+        sentences=len(owners),
+        documents_without_tokens=len(names) - len(digests),
+        documents_copied=len(digests) - len(set(digests)),
+        sentences_without_tokens=len(sizes) - len(owners),
+        unknown_tokens=int((tokens == vocabulary.id("[UNK]")).sum()),
+    )
+    return TokenizedDocuments(
+        tokens=tokens,
+        sentence_starts=offsets_of(sizes[sizes > 0]),
+        document_starts=offsets_of(document_sizes[document_sizes > 0]),
+        digests=digests,
+    )
+
+
+def _batches(sentences: Iterator[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    characters = 0
+    for sentence in sentences:
+        batch.append(sentence)
+        characters += len(sentence)
+        if characters >= _BATCH_CHARACTERS:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
