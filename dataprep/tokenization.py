@@ -10,8 +10,8 @@ from dataprep.manifest import replacing
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # as in the reference's tokenization.py: a longer word becomes [UNK]
-_MAX_WORD_CHARACTERS = 200
-_MAX_VOCABULARY = 1 << 16  # token ids are stored as u2
+MAX_WORD_CHARACTERS = 200
+MAX_VOCABULARY = 1 << 16  # token ids are stored as u2
 VOCABULARY_NAME = "vocab.txt"  # beside the shards that were made with it
 
 
@@ -61,8 +61,8 @@ def load_vocabulary(path: Path) -> Vocabulary:
     for token in SPECIAL_TOKENS:
         if token not in seen:
             raise ValueError(f"{path}: no {token} among {len(lines)} tokens; give BERT's vocab.txt")
-    if len(lines) > _MAX_VOCABULARY:
-        raise ValueError(f"{path}: {len(lines)} tokens, at most {_MAX_VOCABULARY} fit the shards")
+    if len(lines) > MAX_VOCABULARY:
+        raise ValueError(f"{path}: {len(lines)} tokens, at most {MAX_VOCABULARY} fit the shards")
     content = "".join(f"{token}\n" for token in lines)
     return Vocabulary(tuple(lines), hashlib.sha256(content.encode()).hexdigest())
 
@@ -80,7 +80,7 @@ def build_tokenizer(vocabulary: Vocabulary, lowercase: bool) -> Tokenizer:
     """
     vocab = {token: index for index, token in enumerate(vocabulary.tokens)}
     tokenizer = Tokenizer(
-        models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=_MAX_WORD_CHARACTERS)
+        models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=MAX_WORD_CHARACTERS)
     )
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
