@@ -208,6 +208,7 @@ def _write(file: h5py.File, start: int, samples: list[Sample]) -> None:
         )  # not by np.array: equal sizes would make a table
         for row, value in enumerate(values):
             lists[row] = value.astype(kind)
-        file[name][start : start + len(values)] = lists
+        # h5py's own assignment takes lists of equal sizes for a table, and refuses it
+        file[name].write_direct(lists, dest_sel=np.s_[start : start + len(values)])
     labels = [sample.next_sentence_label for sample in samples]
     file["next_sentence_labels"][start : start + len(labels)] = labels

@@ -52,7 +52,7 @@ def read_tfrecord(path: Path) -> Iterator[Record]:
         while (data := _framed(stream, path, number)) is not None:
             try:
                 yield _record(_features(data))
-            except (ValueError, IndexError) as error:
+            except ValueError as error:
                 raise ValueError(f"{path}: record {number}: {error}") from None
             number += 1
 
@@ -164,14 +164,16 @@ def _fields(message: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 def _varint(message: bytes, place: int) -> tuple[int, int]:
     """The number at a place, and the place behind it."""
-    value = shift = 0
-    while True:
+    value = 0
+    for shift in range(0, 64, 7):
+        if place >= len(message):
+            break
         byte = message[place]
         place += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, place
-        shift += 7
+    raise ValueError("no protobuf message: a number runs over its end")
 
 
 def _varints(data: bytes) -> NDArray[np.int64]:
