@@ -9,6 +9,7 @@ import numpy as np
 from dataprep.lengths import Int64Array
 
 _CHUNK = 1 << 18  # places that are drawn at once; part of what decides the result
+_MOST_RANDOM = 10**9 - 1  # of numpy's hypergeometric draw
 
 
 @dataclass(frozen=True)
@@ -20,12 +21,21 @@ class Picks:
         wanted: how many to take, at most ``total``.
         random: seeded and uniform, without replacement; else place floor(i * total / wanted).
         seed: of the random choice.
+
+    Raises:
+        ValueError: more samples than a random choice can be made of.
     """
 
     total: int
     wanted: int
     random: bool
     seed: int
+
+    def __post_init__(self) -> None:
+        if self.random and self.total > _MOST_RANDOM:
+            raise ValueError(
+                f"pick random: {self.total} samples, at most {_MOST_RANDOM}; take pick stride"
+            )
 
     def between(self, first: int, last: int) -> Int64Array:
         """Those that lie in first <= place < last, ascending."""
