@@ -1,5 +1,6 @@
 """Which samples of a source are taken: all, one in every so many, or a random subset."""
 
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -8,6 +9,7 @@ import numpy as np
 from dataprep.lengths import Int64Array
 
 _CHUNK = 1 << 18  # places that are drawn at once; part of what decides the result
+_MOST_RANDOM = 10**9 - 1  # of numpy's hypergeometric draw
 
 
 @dataclass(frozen=True)
@@ -19,12 +21,21 @@ class Picks:
         wanted: how many to take, at most ``total``.
         random: seeded and uniform, without replacement; else place floor(i * total / wanted).
         seed: of the random choice.
+
+    Raises:
+        ValueError: more samples than a random choice can be made of.
     """
 
     total: int
     wanted: int
     random: bool
     seed: int
+
+    def __post_init__(self) -> None:
+        if self.random and self.total > _MOST_RANDOM:
+            raise ValueError(
+                f"pick random: {self.total} samples, at most {_MOST_RANDOM}; take pick stride"
+            )
 
     def between(self, first: int, last: int) -> Int64Array:
         """Those that lie in first <= place < last, ascending."""
@@ -58,3 +69,20 @@ def _draw(seed: int, total: int, chunk: int, count: int) -> Int64Array:
     draw = np.random.default_rng([seed, total, chunk, count])
     size = min(_CHUNK, total - start)
     return start + np.sort(draw.choice(size, count, replace=False, shuffle=False))
+
+
+def takes_duplicate(digest: str, duplicate: int, share: float, seed: int) -> bool:
+    """Whether a document's samples of one duplicate are made when only a share is wanted.
+
+    Each (document, duplicate) is taken with probability ``share``, whatever the others: the samples
+    of those taken are a uniform part of all, and a larger share takes the same ones and more.
+
+    Args:
+        digest: the document's md5.
+        duplicate: 0 <= duplicate < dupe_factor.
+        share: 0 <= share <= 1.
+        seed: of the choice.
+    """
+    text = f"{seed} {digest} {duplicate}".encode()
+    number = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+    return number < share * 2**64

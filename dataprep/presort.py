@@ -24,8 +24,12 @@ from dataprep.lengths import Int64Array
 from dataprep.manifest import FileEntry
 from dataprep.picks import Picks
 from dataprep.shards import FIELDS, Shard, ShardHeader, ShardWriter
+<<<<<<< HEAD
 from dataprep.spill import Spill, UInt64Array
 from dataprep.storage import is_local
+=======
+from dataprep.spill import Buckets, Spill, UInt64Array
+>>>>>>> w5
 
 _MB = 1 << 20
 _ROW_BYTES = 64  # of a sample besides its tokens and masks: keys, offsets and orders
@@ -101,6 +105,7 @@ def presort(
     paths = [folder / f"stripe-{stripe:05d}.h5" for stripe in range(config.stripes)]
     with (
         open_files(config.stripes * len(FIELDS)),
+        _all_or_none(paths),
         ExitStack() as stack,
         # closed, and its space free, before the stripes are put together
         Spill(folder if is_local(folder) else None, buckets.count) as spill,
@@ -113,35 +118,14 @@ def presort(
     return [writer.entry for writer in writers]
 
 
-class Buckets:
-    """Consecutive parts of the order by (length, key), none larger than a limit.
-
-    Args:
-        sizes: [L] bytes of all samples of each length.
-        limit: bytes of a bucket; one of a part of a length holds as much on average.
-
-    Attributes:
-        count: the number of buckets.
-    """
-
-    def __init__(self, sizes: Int64Array, limit: int) -> None:
-        self._first = np.zeros(len(sizes), np.int64)
-        self._parts = np.ones(len(sizes), np.uint64)
-        bucket, filled = 0, 0
-        for length in np.flatnonzero(sizes).tolist():
-            size = int(sizes[length])
-            if filled and filled + size > limit:
-                bucket, filled = bucket + 1, 0
-            parts = -(-size // limit)
-            self._first[length], self._parts[length] = bucket, parts
-            bucket, filled = bucket + parts - 1, filled + size
-        self.count = bucket + 1
-
-    def of(self, lengths: Int64Array, keys: UInt64Array) -> Int64Array:
-        """The bucket of each sample, [n]."""
-        half = np.uint64(32)
-        part = (keys >> half) * self._parts[lengths] >> half
-        return self._first[lengths] + part.astype(np.int64)
+@contextmanager
+def _all_or_none(paths: Sequence[Path]) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        for path in paths:
+            path.unlink(missing_ok=True)
+        raise
 
 
 def keys_of(places: Int64Array, seed: int) -> UInt64Array:
@@ -277,8 +261,10 @@ def common_header(sources: Sequence[Path]) -> ShardHeader:
     """The header that fits all shards, with the sources of all.
 
     Raises:
-        ValueError: two that were made otherwise; both are named.
+        ValueError: none, or two that were made otherwise; both are named.
     """
+    if not sources:
+        raise ValueError("presort needs a shard, none given; run stage 'samples' first")
     headers = [Shard(path).header for path in sources]
     texts: dict[str, str] = {}
     for path, header in zip(sources, headers, strict=True):

@@ -33,6 +33,37 @@ class _Run:
     bounds: Bounds
 
 
+class Buckets:
+    """Consecutive parts of the order by (length, key), none larger than a limit.
+
+    Args:
+        sizes: [L] bytes of all samples of each length.
+        limit: bytes of a bucket; one of a part of a length holds as much on average.
+
+    Attributes:
+        count: the number of buckets.
+    """
+
+    def __init__(self, sizes: Int64Array, limit: int) -> None:
+        self._first = np.zeros(len(sizes), np.int64)
+        self._parts = np.ones(len(sizes), np.uint64)
+        bucket, filled = 0, 0
+        for length in np.flatnonzero(sizes).tolist():
+            size = int(sizes[length])
+            if filled and filled + size > limit:
+                bucket, filled = bucket + 1, 0
+            parts = -(-size // limit)
+            self._first[length], self._parts[length] = bucket, parts
+            bucket, filled = bucket + parts - 1, filled + size
+        self.count = bucket + 1
+
+    def of(self, lengths: Int64Array, keys: UInt64Array) -> Int64Array:
+        """The bucket of each sample, [n]."""
+        half = np.uint64(32)
+        part = (keys >> half) * self._parts[lengths] >> half
+        return self._first[lengths] + part.astype(np.int64)
+
+
 class Spill:
     """Runs of samples in a temporary file of ``folder``.
 

@@ -15,8 +15,9 @@ import pytest
 
 from dataprep.blocks import SampleBlock, concatenate, offsets_of
 from dataprep.picks import Picks
-from dataprep.presort import Buckets, PresortConfig, keys_of, open_files, presort
+from dataprep.presort import PresortConfig, keys_of, open_files, presort
 from dataprep.shards import Sample, Shard, ShardHeader, ShardWriter
+from dataprep.spill import Buckets
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = ShardHeader("ab" * 32, 1000, 128, 20, "fast", 1, "ef" * 32, False, {"a.txt": "cd" * 32})
@@ -181,6 +182,8 @@ def test_what_does_not_fit_together_is_one_line(sources: list[Path], tmp_path: P
         presort(sources, out, PresortConfig(2001), seed=1)
     with pytest.raises(ValueError, match="2001 samples wanted, the source holds 2000; lower it"):
         presort(sources, out, PresortConfig(1, samples=2001), seed=1)
+    with pytest.raises(ValueError, match="needs a shard"):
+        presort([], out, PresortConfig(1), seed=1)
     with ShardWriter(tmp_path / "other.h5", replace(HEADER, vocabulary_sha256="00")):
         pass
     with pytest.raises(ValueError, match=r"other\.h5: made with another vocabulary"):
@@ -201,6 +204,22 @@ def test_a_failure_leaves_nothing(
             raise OSError("disk full")
 
     monkeypatch.setattr(ShardWriter, "write_block", fail)
+    with pytest.raises(OSError, match="disk full"):
+        presort(sources, tmp_path, PresortConfig(4), seed=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_at_the_end_leaves_no_stripe(
+    sources: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish = ShardWriter._finish
+
+    def fail_on_the_second(self: ShardWriter) -> None:
+        if list(tmp_path.glob("*.h5")):
+            raise OSError("disk full")
+        finish(self)
+
+    monkeypatch.setattr(ShardWriter, "_finish", fail_on_the_second)
     with pytest.raises(OSError, match="disk full"):
         presort(sources, tmp_path, PresortConfig(4), seed=1)
     assert list(tmp_path.iterdir()) == []
@@ -247,6 +266,8 @@ def test_random_picks_are_uniform_exact_and_do_not_depend_on_the_blocks() -> Non
     assert len(whole) == len(set(whole.tolist())) == wanted
     pieces = [picks.between(a, min(a + 99_999, total)) for a in range(0, total, 99_999)]
     assert np.array_equal(np.concatenate(pieces), whole)
+    with pytest.raises(ValueError, match="1000000000 samples, at most 999999999; take pick stride"):
+        Picks(10**9, 5, random=True, seed=1)
     # 20 bins of 3,500 expected: six standard deviations are 340
     bins = np.histogram(whole, 20, (0, total))[0]
     assert abs(bins - wanted / 20).max() < 340
