@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from dataprep.blocks import Sample
 from dataprep.lengths import LengthHistogram
 from dataprep.manifest import Manifest, read_manifest
-from dataprep.shards import Sample, Shard
+from dataprep.shards import Shard
 from dataprep.tokenization import VOCABULARY_NAME, Vocabulary, load_vocabulary
 
 
@@ -25,6 +26,13 @@ def summary(manifest: Manifest) -> Iterator[str]:
         yield (
             "  always guessing the most frequent masked token ('{token}') is right in {share:.2%}"
         ).format(**manifest.most_frequent_label)
+
+
+def shard_paths(path: Path) -> list[Path]:
+    """The files of a folder of samples or stripes, in their order; a file is itself."""
+    if path.is_file():
+        return [path]
+    return [path / entry.file for entry in read_manifest(path, ("samples", "presort")).files]
 
 
 def show_sample(path: Path, place: int) -> Iterator[str]:

@@ -24,12 +24,8 @@ from dataprep.lengths import Int64Array
 from dataprep.manifest import FileEntry
 from dataprep.picks import Picks
 from dataprep.shards import FIELDS, Shard, ShardHeader, ShardWriter
-<<<<<<< HEAD
-from dataprep.spill import Spill, UInt64Array
-from dataprep.storage import is_local
-=======
 from dataprep.spill import Buckets, Spill, UInt64Array
->>>>>>> w5
+from dataprep.storage import is_local
 
 _MB = 1 << 20
 _ROW_BYTES = 64  # of a sample besides its tokens and masks: keys, offsets and orders

@@ -28,13 +28,13 @@ import tempfile
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, NamedTuple, Self
+from typing import IO, Any, Self
 
 import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.blocks import SampleBlock
+from dataprep.blocks import Sample, SampleBlock, UInt16Array
 from dataprep.manifest import FileEntry
 from dataprep.storage import fetched, is_local, replacing
 
@@ -52,21 +52,6 @@ FIELDS: dict[str, str] = {
 _ROW_FIELDS = ("second_segment_start", "next_sentence_label")
 _COPY_BYTES = 1 << 22
 _NOT_WHOLE = "not a whole shard of this project; delete it and run its stage again"
-UInt16Array = NDArray[np.uint16]
-
-
-class Sample(NamedTuple):
-    """One training sample of S tokens, P of them masked.
-
-    ``tokens`` [S] and ``mlm_positions``, ``mlm_labels`` [P] are uint16; ``second_segment_start`` is
-    where segment 1 starts; ``next_sentence_label`` is 1 if the second segment is random.
-    """
-
-    tokens: UInt16Array
-    second_segment_start: int
-    mlm_positions: UInt16Array
-    mlm_labels: UInt16Array
-    next_sentence_label: int
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ import numpy as np
 from rich.table import Table
 
 from dataprep.lengths import LengthHistogram
-from dataprep.manifest import Manifest, read_manifest, replacing
+from dataprep.manifest import Manifest, read_manifest
+from dataprep.storage import replacing
 from dataprep.shards import Shard
 from dataprep.tokenization import VOCABULARY_NAME, load_vocabulary
 

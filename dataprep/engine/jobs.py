@@ -10,7 +10,7 @@ from typing import Any
 from dataprep.manifest import FileEntry
 from dataprep.progress import Meter
 
-_STAGE_VERSION = 3  # raised when a stage makes something else of the same inputs
+_STAGE_VERSION = 4  # raised when a stage makes something else of the same inputs
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dataprep.blocks import Sample
 from dataprep.holdout import HoldOut
 from dataprep.parts import TextParts, given_parts, read_parts, stage_parts
 from dataprep.sample_stages import Recipe, make_samples
 from dataprep.samples import SamplesConfig
 from dataprep.sentences import SentencesConfig
-from dataprep.shards import Sample, Shard
+from dataprep.shards import Shard
 from dataprep.text_stages import make_documents, make_sentences
 from dataprep.tokenization import Vocabulary, load_vocabulary
 from dataprep.tokenized import tokenise_parts

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dataprep.blocks import SampleBlock, concatenate, offsets_of
+from dataprep.blocks import Sample, SampleBlock, concatenate, offsets_of
 from dataprep.picks import Picks
 from dataprep.presort import PresortConfig, keys_of, open_files, presort
-from dataprep.shards import Sample, Shard, ShardHeader, ShardWriter
+from dataprep.shards import Shard, ShardHeader, ShardWriter
 from dataprep.spill import Buckets
 
 ROOT = Path(__file__).resolve().parents[2]

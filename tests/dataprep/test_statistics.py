@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from dataprep.blocks import Sample
 from dataprep.lengths import LengthHistogram, read_histogram
 from dataprep.manifest import Manifest, read_manifest
 from dataprep.picks import takes_duplicate
@@ -15,7 +16,7 @@ from dataprep.pipeline import PipelineConfig, run_pipeline
 from dataprep.report import report
 from dataprep.samples import SamplesConfig
 from dataprep.sentences import SentencesConfig
-from dataprep.shards import Sample, Shard
+from dataprep.shards import Shard
 from dataprep.statistics import draw_histogram, length_table, statistics_lines, statistics_of
 
 PNG = b"\x89PNG\r\n\x1a\n"

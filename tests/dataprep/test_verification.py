@@ -11,6 +11,7 @@ import h5py
 import numpy as np
 import pytest
 
+from dataprep.blocks import Sample
 from dataprep.inspection import show_sample
 from dataprep.manifest import Manifest, read_manifest
 from dataprep.pipeline import PipelineConfig, run_pipeline
@@ -18,7 +19,7 @@ from dataprep.presort import PresortConfig, presort
 from dataprep.sample_stages import make_stripes
 from dataprep.samples import SamplesConfig
 from dataprep.sentences import SentencesConfig
-from dataprep.shards import FIELDS, Sample, Shard, ShardHeader, ShardWriter
+from dataprep.shards import FIELDS, Shard, ShardHeader, ShardWriter
 from dataprep.tokenization import Vocabulary, load_vocabulary, save_vocabulary
 from dataprep.verification import multiset_digest, verify_folder
 
