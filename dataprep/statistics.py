@@ -9,8 +9,8 @@ from rich.table import Table
 
 from dataprep.lengths import LengthHistogram
 from dataprep.manifest import Manifest, read_manifest
-from dataprep.storage import replacing
 from dataprep.shards import Shard
+from dataprep.storage import replacing
 from dataprep.tokenization import VOCABULARY_NAME, load_vocabulary
 
 _ROWS = 1 << 14  # read at once
