@@ -11,8 +11,9 @@ import pytest
 from naive_reference import NaiveSample, naive_samples, naive_tokens
 
 from dataprep.digest import canonical_digest
+from dataprep.parts import read_parts
 from dataprep.reference import ReferenceBuilder
-from dataprep.reference_tokenization import ReferenceTokenizer, read_reference_documents
+from dataprep.reference_tokenization import ReferenceTokenizer
 from dataprep.samples import SamplesConfig, TokenizedDocuments
 from dataprep.shards import Sample
 from dataprep.tokenization import SPECIAL_TOKENS, Vocabulary, load_vocabulary
@@ -60,8 +61,9 @@ def flat(documents: Documents, digests: list[str] | None = None) -> TokenizedDoc
 def tokenised(path: Path, vocabulary: Vocabulary) -> Documents:
     tokenizer = ReferenceTokenizer(vocabulary, lowercase=True)
     documents = []
-    for sentences in read_reference_documents(path):
-        encoded = [ids.tolist() for ids in tokenizer.encode(sentences) if len(ids)]
+    for sentences in read_parts([path]):
+        tokens, sizes = tokenizer.encode(sentences)
+        encoded = [ids.tolist() for ids in np.split(tokens, np.cumsum(sizes)[:-1]) if len(ids)]
         if encoded:
             documents.append(encoded)
     return documents
@@ -193,16 +195,17 @@ def test_faults_are_counted(vocabulary: Vocabulary) -> None:
     document = [[token] for token in range(10, 30)]
     config = SamplesConfig(16, 4, short_sequence_probability=0.5, dupe_factor=200)
     builder = ReferenceBuilder(flat([document]), vocabulary, config, 1)
-    random_pairs = [segments(s) for s in builder.build() if s.next_sentence_label]
+    samples = list(builder.build())
+    assert not any(sample.next_sentence_label for sample in samples)
     # truncation takes tokens off, but only where both together are too long
-    assert builder.counts["random_from_own_document"] == len(random_pairs) > 400
-    whole = [(a, b) for a, b in random_pairs if len(a) + len(b) < 13]
-    cut = len(random_pairs) - len(whole)
-    adjacent = sum(b[0] == a[-1] + 1 for a, b in whole)
+    pairs = [segments(s) for s in samples]
+    whole = [(a, b) for a, b in pairs if len(a) + len(b) < 13]
+    wrong = sum(b[0] != a[-1] + 1 for a, b in whole)
     shared = sum(bool(set(a) & set(b)) for a, b in whole)
-    assert 0 < adjacent <= builder.counts["adjacent_pairs_as_random"] <= adjacent + cut
+    cut = len(pairs) - len(whole)
+    assert 400 < wrong <= builder.counts["own_document_as_next"] <= len(pairs)
     assert 0 < shared <= builder.counts["self_pairs"] <= shared + cut
-    assert builder.counts["random_from_copy"] == 0
+    assert builder.counts["random_from_copy"] == builder.counts["random_next"] == 0
 
 
 def test_a_sentence_alone_is_paired_with_itself(vocabulary: Vocabulary) -> None:
@@ -210,7 +213,8 @@ def test_a_sentence_alone_is_paired_with_itself(vocabulary: Vocabulary) -> None:
     builder = ReferenceBuilder(flat([[[10, 11, 12]]]), vocabulary, config, 1)
     assert [segments(s) for s in builder.build()] == [([10, 11, 12], [10, 11, 12])] * 6
     assert builder.counts["self_pairs"] == builder.counts["samples"] == 6
-    assert builder.counts["adjacent_pairs_as_random"] == 0
+    assert builder.counts["own_document_as_next"] == 6
+    assert not any(sample.next_sentence_label for sample in builder.build())
 
 
 def test_copies_as_random_segments_are_counted(vocabulary: Vocabulary) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from naive_reference import naive_tokens
 
-from dataprep.reference_tokenization import ReferenceTokenizer, read_reference_documents
-from dataprep.text_stages import read_parts
+from dataprep.reference_tokenization import ReferenceTokenizer
+from dataprep.parts import read_parts
 from dataprep.tokenization import SPECIAL_TOKENS, Vocabulary, build_tokenizer, load_vocabulary
 
 # all but surrogates; planes 4 to 13 hold no character
@@ -35,9 +35,13 @@ def naive_ids(
 def reference_ids(
     sentences: list[str], vocabulary: Vocabulary, lowercase: bool = True
 ) -> list[list[int]]:
-    encoded = ReferenceTokenizer(vocabulary, lowercase).encode(sentences)
-    assert all(ids.dtype == np.uint16 for ids in encoded)
-    return [ids.tolist() for ids in encoded]
+    return split(ReferenceTokenizer(vocabulary, lowercase), sentences)
+
+
+def split(tokenizer: ReferenceTokenizer, sentences: list[str]) -> list[list[int]]:
+    tokens, sizes = tokenizer.encode(sentences)
+    assert tokens.dtype == np.uint16 and len(sizes) == len(sentences)
+    return [ids.tolist() for ids in np.split(tokens, np.cumsum(sizes)[:-1])]
 
 
 def fast_ids(sentences: list[str], vocabulary: Vocabulary, lowercase: bool) -> list[list[int]]:
@@ -89,8 +93,8 @@ def test_random_text_is_tokenised_as_by_the_plain_tokenizer() -> None:
         expected = naive_ids(sentences, vocabulary, lowercase, SPECIAL_TOKENS)
         assert reference_ids(sentences, vocabulary, lowercase) == expected
         assert sum(not ids for ids in expected) > 50
-    plain = ReferenceTokenizer(vocabulary, True, literal_special_tokens=False).encode(sentences)
-    assert [ids.tolist() for ids in plain] == naive_ids(sentences, vocabulary, True, ())
+    plain = ReferenceTokenizer(vocabulary, True, literal_special_tokens=False)
+    assert split(plain, sentences) == naive_ids(sentences, vocabulary, True, ())
 
 
 @pytest.mark.parametrize(
@@ -164,14 +168,15 @@ def test_documents_are_read_as_the_reference_does(tmp_path: Path) -> None:
     path = tmp_path / "part"
     lines = "\ufeff one\r\n two \n \u00a0\u2028\x1c\n\n\r\nthr\ree\r\nfo\x0bur\u2028\n\n"
     path.write_bytes(lines.encode())
-    documents = list(read_reference_documents(path))
-    assert documents == [["\ufeff one", " two "], ["three", "fo\x0bur\u2028"]]
-    # a carriage return within a line is the only difference
-    assert list(read_parts([path])) == [documents[0], ["thr", "ee", documents[1][1]]]
+    documents = list(read_parts([path]))
+    assert documents == [["\ufeff one", " two "], ["thr\ree", "fo\x0bur\u2028"]]
+    # the reference's reader drops carriage returns wherever they stand
+    vocabulary = vocabulary_of("threfouwn")
+    assert reference_ids(["thr\ree"], vocabulary) == reference_ids(["three"], vocabulary)
 
 
 def test_a_byte_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     path = tmp_path / "part"
     path.write_bytes(b"one\ntw\xffo\n")
-    with pytest.raises(ValueError, match=r"part: not UTF-8 at byte 6"):
-        list(read_reference_documents(path))
+    with pytest.raises(ValueError, match=r"part: not UTF-8: byte 0xff in line 2"):
+        list(read_parts([path]))
