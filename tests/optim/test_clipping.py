@@ -12,7 +12,7 @@ from ranks import on_ranks
 from bert.batch import Sample, pack
 from bert.config import BertConfig
 from bert.model import BertForPreTraining
-from optim.clipping import build_clipping, clip_factor, scale_to_norm
+from optim.clipping import build_clipping, clip_factor, scale_to_norm, whole_norm
 from optim.communication import CommunicationTimer, check_wire
 from optim.precision import Precision
 from optim.sync import DDPSync, SyncConfig, build_sync
@@ -270,6 +270,11 @@ def test_a_norm_beyond_fp32_does_not_make_zeros_of_a_gradient() -> None:
     bucket = torch.full((3,), 1e30)
     scale_to_norm([bucket], 0.1)
     assert bucket.all()
+
+
+def test_the_norm_of_a_large_fp32_gradient_is_exact() -> None:
+    large = torch.rand(1 << 24, generator=torch.Generator().manual_seed(0))
+    assert float(whole_norm([large])) == pytest.approx(float(large.double().norm()), rel=1e-7)
 
 
 def test_a_gradient_of_zeros_stays_one() -> None:
