@@ -23,7 +23,7 @@ class PipelineConfig:
 
     Args:
         sources: dumps or text files, folders or patterns of them, read in this order
-        vocabulary: BERT's vocab.txt
+        vocab: BERT's vocab.txt
         output: the folder that gets a folder per stage
         format: of the sources: auto, mediawiki, wikiextractor, jsonl, text, or parts (a sentence a
             line, an empty line between documents: taken as they are, each a part)
@@ -45,7 +45,7 @@ class PipelineConfig:
     """
 
     sources: list[str]
-    vocabulary: str
+    vocab: str
     output: str
     format: str = "auto"
     parts: int | None = None
@@ -69,7 +69,7 @@ class PipelineConfig:
 
 def run_pipeline(config: PipelineConfig) -> Iterator[Manifest]:
     """Run all stages; yields each one's manifest when its folder is complete."""
-    vocabulary = load_vocabulary(as_path(config.vocabulary))
+    vocabulary = load_vocabulary(as_path(config.vocab))
     root, seed = as_path(config.output), config.seed
     sources = expand_sources(config.sources)
     if config.format == "parts":

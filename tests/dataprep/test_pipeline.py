@@ -29,7 +29,7 @@ TWO = EngineConfig("processes", workers=2)
 def settings(corpus: Path, vocabulary: Path, output: Path, **changes: object) -> PipelineConfig:
     config = PipelineConfig(
         sources=[str(corpus)],
-        vocabulary=str(vocabulary),
+        vocab=str(vocabulary),
         output=str(output),
         parts=3,
         evaluation_documents=6,
@@ -205,7 +205,7 @@ def dataprep(*arguments: object) -> subprocess.CompletedProcess[str]:
 def test_stages_one_by_one_give_what_run_gives(
     prepared: Path, corpus_file: Path, vocabulary_file: Path, tmp_path: Path
 ) -> None:
-    common = ["--samples.max_seq_length", 64, "--samples.max_predictions", 10]
+    common = ["--max_seq_length", 64, "--max_predictions", 10]
     holdout = tmp_path / "holdout" / "evaluation.md5"
     for arguments in (
         ["documents", "--sources", f'["{corpus_file}"]', "--output", tmp_path / "documents",
@@ -215,12 +215,15 @@ def test_stages_one_by_one_give_what_run_gives(
         ["holdout", "--input", tmp_path / "sentences", "--output", tmp_path / "holdout",
          "--documents", 6],
         ["samples", "--input", tmp_path / "sentences", "--output", tmp_path / "samples",
-         "--vocabulary", vocabulary_file, "--holdout", holdout, *common,
-         "--samples.dupe_factor", 2],
+         "--vocab", vocabulary_file, "--holdout", holdout, *common,
+         "--dupe_factor", 2],
         ["presort", "--input", tmp_path / "samples", "--output", tmp_path / "train",
-         "--stripes", 3],
-        ["inspect", "--folder", tmp_path / "train"],
-        ["verify", "--folder", tmp_path / "train"],
+         "--presort.stripes", 3],
+        ["inspect", tmp_path / "train"],
+        ["inspect", tmp_path / "train" / "stripe-00000.h5", "--sample", 1],
+        ["verify", tmp_path / "train", "--samples", tmp_path / "samples", "--holdout", holdout],
+        ["stats", tmp_path / "train", "--png", tmp_path / "lengths.png"],
+        ["export", "--input", tmp_path / "train", "--output", tmp_path / "train.h5"],
     ):  # fmt: skip
         done = dataprep(*arguments)
         assert done.returncode == 0, done.stderr
@@ -242,7 +245,7 @@ def test_a_bad_source_is_one_line_and_leaves_nothing(
     source.write_bytes(content)
     config = tmp_path / "data.yaml"
     config.write_text(
-        f"sources: [{source}]\nvocabulary: {vocabulary_file}\noutput: {tmp_path / 'out'}\n"
+        f"sources: [{source}]\nvocab: {vocabulary_file}\noutput: {tmp_path / 'out'}\n"
     )
     done = dataprep("run", "--config", config)
     assert done.returncode == 2
@@ -264,7 +267,7 @@ def test_a_bad_source_is_one_line_and_leaves_nothing(
         ("max_seq_length: 64\n", "did you mean 'samples.max_seq_length'?"),
         ("parts: [1\n", "data.yaml:2: not YAML"),
         ("just text\n", "no settings in it"),
-        ("parts: 3\n", "missing: --sources, --vocabulary, --output"),
+        ("parts: 3\n", "missing: --sources, --vocab, --output"),
     ],
 )
 def test_a_wrong_configuration_is_one_line(tmp_path: Path, text: str, message: str) -> None:
@@ -276,8 +279,8 @@ def test_a_wrong_configuration_is_one_line(tmp_path: Path, text: str, message: s
 
 def test_unknown_stages_and_options_are_named() -> None:
     done = dataprep("sampels")
-    assert done.returncode == 2 and "no stage 'sampels'; stages: documents" in done.stderr
-    done = dataprep("inspect", "--folder", "x", "--sampel", 1)
+    assert done.returncode == 2 and "no command 'sampels'; commands: run, documents" in done.stderr
+    done = dataprep("inspect", "x", "--sampel", 1)
     assert (
         done.returncode == 2 and "unknown option '--sampel'; did you mean 'sample'" in done.stderr
     )
@@ -330,7 +333,7 @@ def test_one_document_is_refused_with_the_reason(tmp_path: Path, vocabulary_file
     source = tmp_path / "one.txt"
     source.write_text("the city .\nthe river .\nthe war .\n")
     done = dataprep(
-        "run", "--sources", f'["{source}"]', "--vocabulary", vocabulary_file,
+        "run", "--sources", f'["{source}"]', "--vocab", vocabulary_file,
         "--output", tmp_path / "out", "--parts", 1,
     )  # fmt: skip
     assert done.returncode == 2

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from naive_reference import naive_tokens
 
-from dataprep.reference_tokenization import ReferenceTokenizer
 from dataprep.parts import read_parts
+from dataprep.reference_tokenization import ReferenceTokenizer
 from dataprep.tokenization import SPECIAL_TOKENS, Vocabulary, build_tokenizer, load_vocabulary
 
 # all but surrogates; planes 4 to 13 hold no character

@@ -30,7 +30,7 @@ def prepared(corpus_file: Path, vocabulary_file: Path, tmp_path_factory) -> Path
     source.write_text(f"{corpus_file.read_text()}\n{unknown}\n\n\u200b\n")
     config = PipelineConfig(
         sources=[str(source)],
-        vocabulary=str(vocabulary_file),
+        vocab=str(vocabulary_file),
         output=str(root),
         parts=2,
         evaluation_documents=5,

@@ -29,7 +29,7 @@ def prepared(corpus_file: Path, vocabulary_file: Path, tmp_path_factory) -> Path
     root: Path = tmp_path_factory.mktemp("prepared") / "data"
     config = PipelineConfig(
         sources=[str(corpus_file)],
-        vocabulary=str(vocabulary_file),
+        vocab=str(vocabulary_file),
         output=str(root),
         parts=3,
         evaluation_documents=6,
