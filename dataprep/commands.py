@@ -2,6 +2,7 @@
 
 from typing import Any, Literal
 
+import yaml
 from rich.console import Console
 
 from dataprep.digest import canonical_digest
@@ -11,7 +12,7 @@ from dataprep.holdout import HoldOut, draw_holdout, list_holdout, read_holdout
 from dataprep.imports import ImportConfig, export_hdf5
 from dataprep.inspection import shard_paths, show_sample, summary
 from dataprep.manifest import Manifest, read_manifest
-from dataprep.official import expected, find_download
+from dataprep.official import expected, find_download, settings_for
 from dataprep.parts import TextParts, given_parts, stage_parts
 from dataprep.pipeline import PipelineConfig, run_pipeline
 from dataprep.presort import PresortConfig
@@ -22,7 +23,7 @@ from dataprep.sentences import SentencesConfig
 from dataprep.shards import Shard
 from dataprep.source_files import expand_sources
 from dataprep.statistics import draw_histogram, length_table, statistics_lines, statistics_of
-from dataprep.storage import as_path
+from dataprep.storage import as_path, replacing
 from dataprep.text_stages import make_documents, make_sentences
 from dataprep.tokenization import load_vocabulary
 from dataprep.verification import verify_folder
@@ -195,18 +196,20 @@ def run_all_command(**settings: Any) -> None:
     print(*report(as_path(config.output)), sep="\n", flush=True)
 
 
-def inspect_command(path: str, sample: int | None = None) -> None:
+def inspect_command(path: str, sample: int | None = None, vocab: str | None = None) -> None:
     """Say what a stage's folder holds, or show a sample in words, masks marked.
 
     Args:
         path: folder of any stage, or a file of samples
         sample: its place in the folder's order, or its row in the file; of a file the first
+        vocab: the vocabulary; null for the vocab.txt beside the samples
     """
     found = as_path(path)
     if sample is None and not found.is_file():
         _say(read_manifest(found))
     else:
-        print(*show_sample(found, sample or 0), sep="\n")
+        given = None if vocab is None else as_path(vocab)
+        print(*show_sample(found, sample or 0, given), sep="\n")
 
 
 def digest_command(path: str) -> None:
@@ -260,17 +263,22 @@ def report_command(folder: str) -> None:
     print(*report(as_path(folder)), sep="\n")
 
 
-def official_command(folder: str, workers: int = 1) -> None:
+def official_command(folder: str, workers: int = 1, output: str | None = None) -> None:
     """Check MLPerf's published files and say what preparing them takes.
 
     Args:
         folder: with all that was downloaded, at any depth
         workers: processes at once
+        output: write the settings for `run` into run.yaml of this folder, for its own output
     """
     download = find_download(as_path(folder))
     for name, path in download.files.items():
         print(f"{name}: as published ({path})")
+    settings = settings_for(download, as_path(output or "data/mlperf"))
     print(*expected(download, workers), sep="\n")
+    if output is not None:
+        with replacing(as_path(output) / "run.yaml") as temporary:
+            temporary.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
 
 
 def _text_parts(text: str) -> TextParts:

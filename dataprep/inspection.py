@@ -35,12 +35,13 @@ def shard_paths(path: Path) -> list[Path]:
     return [path / entry.file for entry in read_manifest(path, ("samples", "presort")).files]
 
 
-def show_sample(path: Path, place: int) -> Iterator[str]:
+def show_sample(path: Path, place: int, vocab: Path | None = None) -> Iterator[str]:
     """A sample in words: WordPieces joined, masks as <what stands there=what it was>.
 
     Args:
         path: a folder of shards or stripes, or one of its files.
         place: in the order of the folder (stripes: sorted by length), or the row of the file.
+        vocab: the vocabulary; by default the one beside the shards.
 
     Raises:
         ValueError: no shards there, no such place, or another vocabulary beside the shards.
@@ -48,12 +49,10 @@ def show_sample(path: Path, place: int) -> Iterator[str]:
     shard, row = (Shard(path), place) if path.is_file() else _locate(path, place)
     if not 0 <= row < len(shard):
         raise ValueError(f"{path}: no sample {place}; it holds 0 to {len(shard) - 1}")
-    vocabulary = load_vocabulary(shard.path.parent / VOCABULARY_NAME)
+    vocab = shard.path.parent / VOCABULARY_NAME if vocab is None else vocab
+    vocabulary = load_vocabulary(vocab)
     if vocabulary.sha256 != shard.header.vocabulary_sha256:
-        raise ValueError(
-            f"{shard.path.parent / VOCABULARY_NAME}: the shards were made with another one; "
-            "give back theirs"
-        )
+        raise ValueError(f"{vocab}: the shards were made with another one; give --vocab theirs")
     sample = shard.sample(row)
     kind = "random" if sample.next_sentence_label else "next"
     yield (

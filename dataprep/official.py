@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 DUMP = "enwiki-20200101-pages-articles-multistream.xml.bz2"
 CHECKPOINT = "model.ckpt-28252"
@@ -27,11 +28,13 @@ FILES: dict[str, tuple[int, str]] = {
 }
 
 _SAMPLES_A_BYTE = 156.7e6 / (PARTS * 24.5e6)  # of text parts at dupe factor 10
+_TEXT_A_DUMP_BYTE = 0.69  # bytes of text parts for a byte of the compressed dump
 _BYTES_A_SAMPLE = 107e9 / 156.7e6  # of a shard
-# one core of a 2023 server, see docs/performance.md
-_SAMPLES_A_SECOND = {"reference": 1000, "fast": 4000}
-_PRESORT_SAMPLES_A_SECOND = 20_000
-_MEGABYTES_A_WORKER = 700
+# one core, see docs/performance.md
+_SAMPLES_A_SECOND = {"reference": 6000, "fast": 15_000}
+_EXTRACTED_BYTES_A_SECOND = 0.35e6  # from the dump to sentences
+_SORTED_A_SECOND = 30_000
+_WORKER_GB = 0.7
 
 
 @dataclass(frozen=True)
@@ -78,17 +81,45 @@ def _check(path: Path, size: int, md5: str) -> None:
 
 
 def expected(download: Download, workers: int) -> Iterator[str]:
-    """What preparing it takes, in lines; figures of docs/performance.md, to the order."""
+    """What preparing it takes, in lines; by the figures of docs/performance.md, to the order."""
     builder = "reference" if download.parts else "fast"
-    text = sum(path.stat().st_size for path in download.parts) or PARTS * 24_500_000
-    samples = text * _SAMPLES_A_BYTE
-    hours = samples / _SAMPLES_A_SECOND[builder] / workers / 3600
-    sorting = samples / _PRESORT_SAMPLES_A_SECOND / 3600
-    disk = samples * _BYTES_A_SAMPLE
-    yield f"about {samples / 1e6:.1f} million samples of {text / 1e9:.1f} GB of text"
+    text = sum(path.stat().st_size for path in download.parts)
+    hours = 0.0
     if not download.parts:
-        yield "extraction of the dump: about 6 CPU-hours for each million articles"
-    yield f"time: samples {hours:.1f} h with {workers} workers, presort {sorting:.1f} h"
-    yield f"disk: {2 * disk / 1e9:.0f} GB, and {disk / 1e9:.0f} GB more while sorting"
-    memory = workers * _MEGABYTES_A_WORKER / 1000
-    yield f"memory: {memory:.1f} GB for {workers} workers, 2 GB to sort"
+        text = int(FILES[DUMP][0] * _TEXT_A_DUMP_BYTE)
+        hours = text / _EXTRACTED_BYTES_A_SECOND / 3600  # one file is read by one process
+        yield "the dump: documents of our own extraction, samples of our own builder"
+        yield "evaluation documents are drawn: such a set is for the open division"
+    samples = text * _SAMPLES_A_BYTE
+    hours += samples / _SAMPLES_A_SECOND[builder] / workers / 3600
+    sorting = samples / _SORTED_A_SECOND / 3600
+    disk = samples * _BYTES_A_SAMPLE / 1e9
+    yield f"about {samples / 1e6:.1f} million samples of {text / 1e9:.1f} GB of text"
+    yield f"time: about {hours:.1f} h with {workers} workers, then {sorting:.1f} h of sorting"
+    yield f"disk: {2 * disk:.0f} GB, and {2 * disk:.0f} GB more while sorting"
+    yield f"memory: up to {workers * _WORKER_GB:.1f} GB for {workers} workers, 2 GB to sort"
+
+
+def settings_for(download: Download, output: Path) -> dict[str, Any]:
+    """The settings of ``python -m dataprep run`` for it.
+
+    Raises:
+        ValueError: neither text parts with eval.txt nor a dump, or no vocabulary.
+    """
+    files = download.files
+    if "vocab.txt" not in files:
+        raise ValueError("vocab.txt is missing; download it")
+    common = {"vocab": str(files["vocab.txt"]), "output": str(output), "stripes": 512}
+    if download.parts:
+        if EVALUATION not in files:
+            raise ValueError(f"{EVALUATION} is missing beside the text parts; download it")
+        return {
+            **common,
+            "sources": [str(path) for path in download.parts],
+            "format": "parts",
+            "builder": "reference",
+            "evaluation_sources": [str(files[EVALUATION])],
+        }
+    if DUMP not in files:
+        raise ValueError(f"neither {PARTS} text parts nor {DUMP}; download one of them")
+    return {**common, "sources": [str(files[DUMP])], "format": "mediawiki", "parts": PARTS}

@@ -1,12 +1,13 @@
 """All stages in a row: from sources to the stripes of a training and an evaluation set."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from dataprep.engine import EngineConfig
 from dataprep.holdout import HELD_OUT_LIST, draw_holdout, list_holdout, read_holdout
 from dataprep.manifest import Manifest
-from dataprep.parts import given_parts, stage_parts
+from dataprep.parts import TextParts, given_parts, stage_parts
 from dataprep.presort import PresortConfig
 from dataprep.sample_stages import Recipe, make_samples, make_stripes
 from dataprep.samples import SamplesConfig
@@ -15,6 +16,8 @@ from dataprep.source_files import expand_sources
 from dataprep.storage import as_path
 from dataprep.text_stages import make_documents, make_sentences
 from dataprep.tokenization import load_vocabulary
+
+_BYTES_A_TOKEN = 3.1  # of a sample, by the text it is made of: random segments use text again
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,10 @@ class PipelineConfig:
         evaluation_samples: how many samples of theirs make up the evaluation set; null for all
         sentences: how documents are split
         samples: how samples are made
-        training_samples: take only so many, uniformly over documents and lengths; null for all
+        training_samples: take only so many, uniformly over documents and lengths, and with fast
+            make not many more; null for all
         stripes: files of the training set, and of the evaluation set
+        memory_mb: the most memory that sorting takes for its arrays, in MiB
     """
 
     sources: list[str]
@@ -61,6 +66,7 @@ class PipelineConfig:
     samples: SamplesConfig = field(default_factory=SamplesConfig)
     training_samples: int | None = None
     stripes: int = 8
+    memory_mb: int = 2048
 
     def __post_init__(self) -> None:
         if self.evaluation_list is not None and self.evaluation_sources is not None:
@@ -90,12 +96,32 @@ def run_pipeline(config: PipelineConfig) -> Iterator[Manifest]:
         yield list_holdout(evaluation, root / "holdout")
     else:
         yield draw_holdout(parts, root / "holdout", config.evaluation_documents, seed)
-    wanted = {"train": config.training_samples, "evaluation": config.evaluation_samples}
     for name, taken in (("train", parts), ("evaluation", evaluation)):
-        chosen = read_holdout(held_out, only_these=name == "evaluation")
-        recipe = Recipe(
-            vocabulary, config.lowercase, config.samples, chosen, seed, builder=config.builder
-        )
+        holdout = read_holdout(held_out, only_these=name == "evaluation")
+        recipe = Recipe(vocabulary, config.lowercase, config.samples, holdout, seed, config.builder)
         shards = root / "samples" / name
-        yield make_samples(taken, shards, recipe, config.engine)
-        yield make_stripes(shards, root / name, PresortConfig(config.stripes, wanted[name]), seed)
+        if name == "train" and config.training_samples is not None:
+            samples = _make_enough(taken, shards, recipe, config.engine, config.training_samples)
+            order = PresortConfig(config.stripes, config.training_samples, "random")
+        else:
+            samples = make_samples(taken, shards, recipe, config.engine)
+            wanted = config.evaluation_samples if name == "evaluation" else None
+            order = PresortConfig(config.stripes, wanted)
+        yield samples
+        yield make_stripes(shards, root / name, replace(order, memory_mb=config.memory_mb), seed)
+
+
+def _make_enough(
+    parts: TextParts, folder: Path, recipe: Recipe, engine: EngineConfig, wanted: int
+) -> Manifest:
+    """Make at least ``wanted`` samples, where there are so many, but not many times as many."""
+    if recipe.builder == "fast":
+        text = sum(path.stat().st_size for path in parts.paths) * recipe.config.dupe_factor
+        # the least number of samples: all of them long
+        least = text / (_BYTES_A_TOKEN * recipe.config.max_seq_length)
+        recipe = replace(recipe, share=min(1.0, wanted / max(least, 1)))
+    while True:
+        manifest = make_samples(parts, folder, recipe, engine)
+        if manifest.samples >= wanted or recipe.share == 1:
+            return manifest
+        recipe = replace(recipe, share=min(1.0, 2 * recipe.share))

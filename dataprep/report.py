@@ -10,6 +10,7 @@ from dataprep.statistics import draw_histogram, statistics_lines, statistics_of
 CHART_NAME = "lengths.png"
 _SETS = ("train", "evaluation")
 _STAGES = ("documents", "sentences", "holdout", *(f"samples/{name}" for name in _SETS), *_SETS)
+_OPTIONAL = ("documents", "sentences", "holdout")  # where the text came in parts
 _MADE = {  # what a stage counts of its result; all else is passed over, cut or noteworthy
     "documents": ("documents",),
     "sentences": ("documents", "sentences"),
@@ -23,9 +24,13 @@ def report(root: Path) -> list[str]:
     """The report on all folders of a pipeline under ``root``; draws ``lengths.png`` there.
 
     Raises:
-        ValueError: a folder is missing or unfinished.
+        ValueError: a folder of samples or stripes is missing, or one is unfinished.
     """
-    manifests = {stage: read_manifest(root / stage) for stage in _STAGES}
+    manifests = {
+        stage: read_manifest(root / stage)
+        for stage in _STAGES
+        if stage not in _OPTIONAL or (root / stage).exists()
+    }
     lines: list[str] = []
     for stage, manifest in manifests.items():
         lines += _stage_lines(stage, manifest)

@@ -46,6 +46,7 @@ class Recipe:
         holdout: which documents are taken.
         seed: of all that is drawn.
         builder: fast or reference.
+        share: make only so much of all samples, a uniform part of them; fast alone can.
     """
 
     vocabulary: Vocabulary
@@ -54,6 +55,7 @@ class Recipe:
     holdout: HoldOut
     seed: int
     builder: str = "fast"
+    share: float = 1.0
 
     def __post_init__(self) -> None:
         if self.builder not in METHODS:
@@ -69,6 +71,7 @@ class Recipe:
             "held_out_sha256": self.holdout.sha256,
             "only_held_out": self.holdout.only_these,
             "builder": self.builder,
+            "share": self.share,
         }
 
     def header(self, sources: dict[str, str]) -> ShardHeader:
@@ -120,6 +123,7 @@ def _sample_part(parts: TextParts, target: Path, recipe: Recipe, number: int) ->
     tokenizer = method.tokenizer(recipe.vocabulary, recipe.lowercase)
     counts: Counter[str] = Counter()
     documents = tokenise_parts(parts.paths, tokenizer, recipe.holdout.takes, counts)
+    counts["text_tokens"] = len(documents.tokens)
     counts["unknown_tokens"] = int((documents.tokens == recipe.vocabulary.id("[UNK]")).sum())
     try:
         builder = method.builder(documents, recipe, number)
@@ -148,7 +152,8 @@ class _Method:
 
 
 def _fast(documents: TokenizedDocuments, recipe: Recipe, number: int) -> SampleBuilder:
-    return SampleBuilder(documents, recipe.vocabulary, recipe.config, (recipe.seed, number))
+    seed = (recipe.seed, number)
+    return SampleBuilder(documents, recipe.vocabulary, recipe.config, seed, recipe.share)
 
 
 def _reference(documents: TokenizedDocuments, recipe: Recipe, number: int) -> ReferenceBuilder:

@@ -25,6 +25,7 @@ from dataprep.blocks import Sample, SampleBlock, UInt16Array, offsets_of, ragged
 from dataprep.draws import UInt64Array, below, draw, happens, heads, seed_key
 from dataprep.lengths import Int64Array
 from dataprep.masking import Masker
+from dataprep.picks import takes_duplicate
 from dataprep.tokenization import Vocabulary
 
 SPECIAL_POSITIONS = 3  # [CLS] first [SEP] second [SEP]
@@ -124,6 +125,8 @@ class SampleBuilder:
         vocabulary: of the tokens.
         config: lengths and probabilities.
         seed: of the shard: two shards with the same seed would draw alike.
+        share: make only this share of the (document, duplicate) pairs, see
+            ``picks.takes_duplicate``; their samples are those of a whole run.
 
     Attributes:
         counts: what was made, cut and skipped.
@@ -138,8 +141,11 @@ class SampleBuilder:
         vocabulary: Vocabulary,
         config: SamplesConfig,
         seed: tuple[int, ...],
+        share: float = 1.0,
     ) -> None:
         self._documents = documents
+        self._seed = seed[0]
+        self._share = share
         self._config = config
         self._key = seed_key(seed)
         self._longest = config.max_seq_length - SPECIAL_POSITIONS
@@ -189,6 +195,8 @@ class SampleBuilder:
         is_random = (stops - sentences == 1) | happens(draw(keys, _COIN), 0.5)
         # what a random segment replaced is used again
         begins = _follow(np.where(is_random, cuts, stops))
+        if self._share < 1:
+            begins = begins[self._taken(duplicate)[self._owners[begins]]]
         keys, is_random, cuts = keys[begins], is_random[begins], cuts[begins]
         first_length = starts[cuts] - starts[begins]
         elsewhere, elsewhere_stops = self._random_segments(
@@ -204,6 +212,13 @@ class SampleBuilder:
             second_stop - second,
             is_random.astype(np.uint8),
         )
+
+    def _taken(self, duplicate: int) -> NDArray[np.bool_]:
+        """Whether each document's samples of this pass are made."""
+        digests = self._documents.digests
+        taken = [takes_duplicate(d, duplicate, self._share, self._seed) for d in digests]
+        self.counts["passes_not_taken"] += len(taken) - sum(taken)
+        return np.array(taken)
 
     def _target_lengths(self, document_keys: UInt64Array) -> Int64Array:
         is_short = happens(draw(document_keys, 0), self._config.short_sequence_probability)
