@@ -4,14 +4,12 @@ A manifest is written last and by rename: a folder without one is unfinished, an
 starts on it. It is metadata; reading it and calling ``stat`` on the files touches no training data.
 """
 
-import contextlib
-import hashlib
 import json
-import os
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
+
+from dataprep.storage import replacing
 
 MANIFEST_NAME = "manifest.json"
 MANIFEST_VERSION = 1
@@ -130,29 +128,3 @@ def _check_files(folder: Path, manifest: Manifest) -> None:
                 f"{path}: {size} bytes, the manifest says {entry.bytes}; delete it and run stage "
                 f"'{manifest.stage}' again"
             )
-
-
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary name beside ``path``; rename it to ``path`` on success, else delete it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def remove_stale(folder: Path) -> None:
-    """Delete temporary files of processes that ended before they could rename them."""
-    for path in folder.glob("*.tmp-*"):
-        process = path.name.rpartition("-")[2]
-        if process.isdigit() and not Path(f"/proc/{process}").exists():
-            path.unlink(missing_ok=True)
-
-
-def file_sha256(path: Path) -> str:
-    """The sha256 of a file's bytes, in hexadecimal."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

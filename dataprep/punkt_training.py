@@ -5,8 +5,8 @@ import heapq
 from collections.abc import Iterable
 from pathlib import Path
 
-from dataprep.manifest import replacing
 from dataprep.sentences import PUNKT_FILES, split_lines
+from dataprep.storage import replacing
 
 _MEGABYTE = 1_000_000
 

@@ -3,64 +3,36 @@
 Each reads the folder of the one before and leaves a folder with a manifest.
 """
 
-import hashlib
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from dataprep.blocks import SampleBlock
 from dataprep.engine import SERIAL, EngineConfig, Job, run_jobs, stage_inputs
+from dataprep.holdout import HoldOut
+from dataprep.imports import ImportConfig, Widths, import_file, import_widths
 from dataprep.manifest import FileEntry, Manifest, read_manifest
+from dataprep.parts import TextParts
 from dataprep.presort import PresortConfig, presort
+from dataprep.progress import advance
+from dataprep.reference import ReferenceBuilder
+from dataprep.reference_tokenization import ReferenceTokenizer
 from dataprep.samples import SampleBuilder, SamplesConfig, TokenizedDocuments
 from dataprep.shards import Shard, ShardHeader, ShardWriter
-from dataprep.text_stages import document_md5, read_parts
+from dataprep.storage import file_sha256
 from dataprep.tokenization import (
     VOCABULARY_NAME,
+    SentenceTokenizer,
     Vocabulary,
-    build_tokenizer,
     load_vocabulary,
     save_vocabulary,
 )
-
-_ENCODE_BATCH = 4096  # sentences tokenised at once
-
-
-@dataclass(frozen=True)
-class HoldOut:
-    """Which documents a samples stage takes: those of the list, or all others."""
-
-    digests: frozenset[str] = field(default_factory=frozenset)
-    only_these: bool = False
-
-    @property
-    def sha256(self) -> str:
-        """The digest of the list."""
-        return hashlib.sha256("\n".join(sorted(self.digests)).encode()).hexdigest()
-
-    def takes(self, digest: str) -> bool:
-        """Whether a document with this md5 is taken."""
-        return (digest in self.digests) == self.only_these
-
-
-def read_holdout(path: Path, only_these: bool) -> HoldOut:
-    """Read a list of md5s, one a line.
-
-    Raises:
-        ValueError: no such file, or a line that is no md5.
-    """
-    try:
-        lines = path.read_text(encoding="utf-8").split()
-    except (FileNotFoundError, UnicodeDecodeError):
-        raise ValueError(f"{path}: not a readable list of md5s; run stage 'holdout'") from None
-    for number, line in enumerate(lines, 1):
-        if len(line) != 32 or set(line) - set("0123456789abcdef"):
-            raise ValueError(f"{path}: entry {number}, '{line}', is not an md5")
-    return HoldOut(frozenset(lines), only_these)
+from dataprep.tokenized import Tokenizer, tokenise_parts
 
 
 @dataclass(frozen=True)
@@ -73,6 +45,7 @@ class Recipe:
         config: lengths and probabilities.
         holdout: which documents are taken.
         seed: of all that is drawn.
+        builder: fast or reference.
     """
 
     vocabulary: Vocabulary
@@ -80,6 +53,11 @@ class Recipe:
     config: SamplesConfig
     holdout: HoldOut
     seed: int
+    builder: str = "fast"
+
+    def __post_init__(self) -> None:
+        if self.builder not in METHODS:
+            raise ValueError(f"builder '{self.builder}'; choose one of: {', '.join(METHODS)}")
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -90,6 +68,7 @@ class Recipe:
             "lowercase": self.lowercase,
             "held_out_sha256": self.holdout.sha256,
             "only_held_out": self.holdout.only_these,
+            "builder": self.builder,
         }
 
     def header(self, sources: dict[str, str]) -> ShardHeader:
@@ -99,7 +78,7 @@ class Recipe:
             vocabulary_size=len(self.vocabulary),
             max_seq_length=self.config.max_seq_length,
             max_predictions=self.config.max_predictions,
-            builder="fast",
+            builder=self.builder,
             seed=self.seed,
             held_out_sha256=self.holdout.sha256,
             only_held_out=self.holdout.only_these,
@@ -108,97 +87,124 @@ class Recipe:
 
 
 def make_samples(
-    source: Path, folder: Path, recipe: Recipe, engine: EngineConfig = SERIAL
+    parts: TextParts, folder: Path, recipe: Recipe, engine: EngineConfig = SERIAL
 ) -> Manifest:
     """Tokenise and make samples, a shard per text part; for held-out documents one shard of all.
 
     The evaluation draws its random second segments from all held-out documents, the training from
     those of the same part.
     """
-    before = read_manifest(source, ("sentences",))
-    groups = [before.files] if recipe.holdout.only_these else [[entry] for entry in before.files]
+    groups = [parts] if recipe.holdout.only_these else parts.each()
     jobs = []
     for number, group in enumerate(groups):
         target = folder / f"part-{number:05d}.h5"
-        digests = {entry.file: entry.sha256 for entry in group}
-        run = partial(_sample_part, source, digests, target, recipe, number)
-        inputs = stage_inputs("samples", recipe.settings, recipe.seed, [number, *digests.values()])
-        jobs.append(Job(target.name, run, inputs))
+        run = partial(_sample_part, group, target, recipe, number)
+        inputs = stage_inputs("samples", recipe.settings, recipe.seed, [number, *group.digests])
+        size = sum(path.stat().st_size for path in group.paths)
+        jobs.append(Job(target.name, run, inputs, size))
     entries = run_jobs(folder, jobs, engine)
     return _finish_shards(
         folder,
-        Manifest("samples", recipe.seed, recipe.settings, before.file_digests, entries),
+        Manifest("samples", recipe.seed, recipe.settings, parts.sources, entries),
         recipe.vocabulary,
     )
 
 
-def _sample_part(
-    folder: Path, sources: dict[str, str], target: Path, recipe: Recipe, number: int
-) -> list[FileEntry]:
-    paths = [folder / name for name in sources]
+def make_shard(parts: TextParts, target: Path, recipe: Recipe) -> FileEntry:
+    """One shard of all text parts, beside nothing else; as the reference's script is called."""
+    return _sample_part(parts, target, recipe, 0)[0]
+
+
+def _sample_part(parts: TextParts, target: Path, recipe: Recipe, number: int) -> list[FileEntry]:
+    method = METHODS[recipe.builder]
+    tokenizer = method.tokenizer(recipe.vocabulary, recipe.lowercase)
     counts: Counter[str] = Counter()
-    documents = _tokenise(paths, recipe, counts)
+    documents = tokenise_parts(parts.paths, tokenizer, recipe.holdout.takes, counts)
+    counts["unknown_tokens"] = int((documents.tokens == recipe.vocabulary.id("[UNK]")).sum())
     try:
-        builder = SampleBuilder(documents, recipe.vocabulary, recipe.config, (recipe.seed, number))
+        builder = method.builder(documents, recipe, number)
     except ValueError as error:
-        raise ValueError(f"{paths[0]}: {error}") from None
-    with ShardWriter(target, recipe.header(sources)) as writer:
+        raise ValueError(f"{parts.paths[0]}: {error}") from None
+    with ShardWriter(target, recipe.header(parts.sources)) as writer:
         for digest in documents.digests:
             writer.write_document(digest)
-        for sample in builder.build():
-            writer.write(sample)
+        for block in builder.blocks():
+            writer.write_block(block)
+            advance(samples=len(block))
     counts.update(builder.counts)
     return [replace(writer.entry, counts={**counts, **writer.entry.counts})]
 
 
-def _tokenise(sources: Sequence[Path], recipe: Recipe, counts: Counter[str]) -> TokenizedDocuments:
-    tokenizer = build_tokenizer(recipe.vocabulary, recipe.lowercase)
-    unknown = recipe.vocabulary.id("[UNK]")
-    tokens: list[np.ndarray[Any, np.dtype[np.uint16]]] = []
-    sentence_sizes: list[int] = []
-    document_sizes: list[int] = []
-    digests: list[str] = []
-    seen: set[str] = set()
-    for sentences in read_parts(sources):
-        digest = document_md5(sentences)
-        if not recipe.holdout.takes(digest):
-            counts["documents_not_taken"] += 1
-            continue
-        encoded = []
-        for start in range(0, len(sentences), _ENCODE_BATCH):
-            encoded += tokenizer.encode_batch_fast(
-                sentences[start : start + _ENCODE_BATCH], add_special_tokens=False
-            )
-        ids = [np.array(one.ids, np.uint16) for one in encoded if one.ids]
-        counts["sentences_without_tokens"] += len(sentences) - len(ids)
-        if not ids:
-            counts["documents_without_tokens"] += 1
-            continue
-        counts["documents_copied"] += digest in seen
-        seen.add(digest)
-        counts["unknown_tokens"] += sum(int((one == unknown).sum()) for one in ids)
-        tokens += ids
-        sentence_sizes += [len(one) for one in ids]
-        document_sizes.append(len(ids))
-        digests.append(digest)
-    counts.update(documents=len(digests), sentences=len(sentence_sizes))
-    return TokenizedDocuments(
-        tokens=np.concatenate(tokens) if tokens else np.zeros(0, np.uint16),
-        sentence_starts=np.cumsum([0, *sentence_sizes]),
-        document_starts=np.cumsum([0, *document_sizes]),
-        digests=digests,
-    )
+class _Builder(Protocol):
+    counts: Counter[str]
+
+    def blocks(self) -> Iterator[SampleBlock]: ...
+
+
+@dataclass(frozen=True)
+class _Method:
+    tokenizer: Callable[[Vocabulary, bool], Tokenizer]
+    builder: Callable[[TokenizedDocuments, Recipe, int], _Builder]
+
+
+def _fast(documents: TokenizedDocuments, recipe: Recipe, number: int) -> SampleBuilder:
+    return SampleBuilder(documents, recipe.vocabulary, recipe.config, (recipe.seed, number))
+
+
+def _reference(documents: TokenizedDocuments, recipe: Recipe, number: int) -> ReferenceBuilder:
+    # MLPerf gives every part its own seed
+    return ReferenceBuilder(documents, recipe.vocabulary, recipe.config, recipe.seed + number)
+
+
+METHODS = {
+    "fast": _Method(SentenceTokenizer, _fast),
+    "reference": _Method(ReferenceTokenizer, _reference),
+}
+
+
+def make_import(
+    sources: Sequence[Path],
+    folder: Path,
+    vocabulary: Vocabulary,
+    config: ImportConfig,
+    engine: EngineConfig = SERIAL,
+) -> Manifest:
+    """Import records that other programs wrote, a shard a file; like ``make_samples`` from then on.
+
+    Raises:
+        ValueError: see ``imports.import_widths`` and ``imports.import_file``.
+    """
+    widths = import_widths(sources, config)
+    digests = [file_sha256(path) for path in sources]
+    settings = {**asdict(config), "vocabulary_sha256": vocabulary.sha256, "builder": "imported"}
+    jobs = []
+    for number, (source, digest) in enumerate(zip(sources, digests, strict=True)):
+        target = folder / f"part-{number:05d}.h5"
+        run = partial(_import, source, target, vocabulary, widths, config)
+        inputs = stage_inputs("import", settings, 0, [number, *widths, digest])
+        jobs.append(Job(target.name, run, inputs, source.stat().st_size))
+    entries = run_jobs(folder, jobs, engine)
+    named = {path.name: digest for path, digest in zip(sources, digests, strict=True)}
+    return _finish_shards(folder, Manifest("samples", 0, settings, named, entries), vocabulary)
+
+
+def _import(
+    source: Path, target: Path, vocabulary: Vocabulary, widths: Widths, config: ImportConfig
+) -> list[FileEntry]:
+    return [import_file(source, target, vocabulary, widths, config)]
 
 
 def make_stripes(source: Path, folder: Path, config: PresortConfig, seed: int) -> Manifest:
     """Sort all samples of a folder of shards by length and deal them into stripes."""
     before = read_manifest(source, ("samples",))
     run = partial(presort, [source / entry.file for entry in before.files], folder, config, seed)
-    inputs = stage_inputs("presort", asdict(config), seed, [entry.sha256 for entry in before.files])
+    inputs = stage_inputs(
+        "presort", config.settings, seed, [entry.sha256 for entry in before.files]
+    )
     entries = run_jobs(folder, [Job("presort", run, inputs)], SERIAL)
     return _finish_shards(
         folder,
-        Manifest("presort", seed, asdict(config), before.file_digests, entries),
+        Manifest("presort", seed, config.settings, before.file_digests, entries),
         load_vocabulary(source / VOCABULARY_NAME),
     )
 

@@ -31,11 +31,11 @@ class SentencesConfig:
     """How documents become sentences.
 
     Args:
-        splitter: punkt; punkt_trained, with a model that is trained on the corpus first; or lines
-            where the text has one sentence a line already.
-        punkt_dir: folder of a punkt_tab model, such as NLTK's english; without it punkt goes by
-            its rules and short lists of English abbreviations and sentence starters.
-        punkt_megabytes: of text, at most, that punkt_trained trains its model on.
+        splitter: punkt; rules (Punkt's, with short lists of English abbreviations and sentence
+            starters, no model); or lines where the text has one sentence a line already
+        punkt_dir: folder of punkt's model in the form of punkt_tab, such as NLTK's english; without
+            it a model is trained on the corpus first
+        punkt_megabytes: of text, at most, that a model is trained on
     """
 
     splitter: str = "punkt"
@@ -126,25 +126,28 @@ def _read_punkt_tab(folder: Path) -> Any:
 
 
 def _build_punkt(punkt_dir: Path | None) -> SplitSentences:
-    return SentenceSplitter(punkt_dir).split
-
-
-def _build_trained(punkt_dir: Path | None) -> SplitSentences:
     if punkt_dir is None:
-        raise ValueError(
-            "splitter punkt_trained: no model yet; train one, or give its folder as punkt_dir"
-        )
+        raise ValueError("splitter punkt: no model yet; train one, or give its folder as punkt_dir")
     return SentenceSplitter(punkt_dir).split
+
+
+def _build_rules(punkt_dir: Path | None) -> SplitSentences:
+    _refuse_model("rules", punkt_dir)
+    return SentenceSplitter().split
 
 
 def _build_lines(punkt_dir: Path | None) -> SplitSentences:
-    if punkt_dir is not None:
-        raise ValueError(f"punkt_dir {punkt_dir}: splitter lines uses no model; leave it out")
+    _refuse_model("lines", punkt_dir)
     return split_lines
+
+
+def _refuse_model(splitter: str, punkt_dir: Path | None) -> None:
+    if punkt_dir is not None:
+        raise ValueError(f"punkt_dir {punkt_dir}: splitter {splitter} uses no model; leave it out")
 
 
 SPLITTERS: dict[str, Callable[[Path | None], SplitSentences]] = {
     "punkt": _build_punkt,
-    "punkt_trained": _build_trained,
+    "rules": _build_rules,
     "lines": _build_lines,
 }

@@ -28,13 +28,15 @@ import tempfile
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, NamedTuple, Self
+from typing import IO, Any, Self
 
 import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.manifest import FileEntry, replacing
+from dataprep.blocks import Sample, SampleBlock, UInt16Array
+from dataprep.manifest import FileEntry
+from dataprep.storage import fetched, is_local, replacing
 
 FORMAT_VERSION = 2
 FIELDS: dict[str, str] = {
@@ -47,23 +49,9 @@ FIELDS: dict[str, str] = {
     "mlm_offsets": "<u8",
     "document_md5s": "<u1",
 }
+_ROW_FIELDS = ("second_segment_start", "next_sentence_label")
 _COPY_BYTES = 1 << 22
 _NOT_WHOLE = "not a whole shard of this project; delete it and run its stage again"
-UInt16Array = NDArray[np.uint16]
-
-
-class Sample(NamedTuple):
-    """One training sample of S tokens, P of them masked.
-
-    ``tokens`` [S] and ``mlm_positions``, ``mlm_labels`` [P] are uint16; ``second_segment_start`` is
-    where segment 1 starts; ``next_sentence_label`` is 1 if the second segment is random.
-    """
-
-    tokens: UInt16Array
-    second_segment_start: int
-    mlm_positions: UInt16Array
-    mlm_labels: UInt16Array
-    next_sentence_label: int
 
 
 @dataclass(frozen=True)
@@ -111,14 +99,15 @@ class ShardWriter:
     def __enter__(self) -> Self:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         for name in FIELDS:
-            self._streams[name] = tempfile.TemporaryFile(dir=self._path.parent)
+            beside = self._path.parent if is_local(self._path) else None
+            self._streams[name] = tempfile.TemporaryFile(dir=beside)
         self._append("token_offsets", np.zeros(1, "<u8"))
         self._append("mlm_offsets", np.zeros(1, "<u8"))
         return self
 
     def _append(self, name: str, values: NDArray[Any]) -> None:
         data = np.ascontiguousarray(values, FIELDS[name])
-        self._streams[name].write(data.tobytes())
+        self._streams[name].write(data.data)
         self._sizes[name] += len(data)
 
     def write(self, sample: Sample) -> None:
@@ -130,6 +119,13 @@ class ShardWriter:
         self._append("mlm_positions", sample.mlm_positions)
         self._append("mlm_ids", sample.mlm_labels)
         self._append("mlm_offsets", np.array([self._sizes["mlm_ids"]]))
+
+    def write_block(self, block: SampleBlock) -> None:
+        """Append the samples of a block."""
+        self._append("token_offsets", block.token_offsets[1:] + self._sizes["tokens"])
+        self._append("mlm_offsets", block.mlm_offsets[1:] + self._sizes["mlm_ids"])
+        for name in FIELDS.keys() - {"token_offsets", "mlm_offsets", "document_md5s"}:
+            self._append(name, getattr(block, name))
 
     def write_document(self, md5: str) -> None:
         """Record a document, as 32 hexadecimal digits, of which samples are made."""
@@ -192,22 +188,8 @@ class Shard:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            with h5py.File(path, "r") as file:
-                version = file.attrs["format_version"]
-                if version != FORMAT_VERSION:
-                    raise ValueError(
-                        f"{path}: shard format {version}, this release reads {FORMAT_VERSION}; "
-                        "prepare the data again"
-                    )
-                self.header = ShardHeader(**json.loads(file.attrs["header"]))
-                self.sha256 = str(file.attrs["sha256"])
-                places = {name: _place(file[name]) for name in FIELDS}
-            # one map for all fields: each map keeps a file descriptor
-            content = np.memmap(path, np.uint8, "r")
-            self._fields = {
-                name: np.frombuffer(content, FIELDS[name], count, offset)
-                for name, (offset, count) in places.items()
-            }
+            with fetched(path) as local:  # a fetched file is deleted, its memory map stays
+                self._map(local)
         except FileNotFoundError:
             raise ValueError(f"{path}: no such file; run the stage that makes it") from None
         except OSError as error:
@@ -220,10 +202,29 @@ class Shard:
             raise ValueError(f"{path}: {_NOT_WHOLE}") from None
         self._check_offsets()
 
+    def _map(self, local: Path) -> None:
+        with h5py.File(local, "r") as file:
+            version = file.attrs["format_version"]
+            if version != FORMAT_VERSION:
+                raise ValueError(
+                    f"{self.path}: shard format {version}, this release reads {FORMAT_VERSION}; "
+                    "prepare the data again"
+                )
+            self.header = ShardHeader(**json.loads(file.attrs["header"]))
+            self.sha256 = str(file.attrs["sha256"])
+            places = {name: _place(file[name]) for name in FIELDS}
+        # one map for all fields: each map keeps a file descriptor
+        content = np.memmap(local, np.uint8, "r")
+        self._fields = {
+            name: np.frombuffer(content, FIELDS[name], count, offset)
+            for name, (offset, count) in places.items()
+        }
+
     def _check_offsets(self) -> None:
         for name, content in (("token_offsets", "tokens"), ("mlm_offsets", "mlm_ids")):
             offsets = self._fields[name]
-            if len(offsets) != len(self) + 1 or offsets[-1] != len(self._fields[content]):
+            ends = (0, len(self._fields[content]))
+            if len(offsets) != len(self) + 1 or (offsets[0], offsets[-1]) != ends:
                 raise ValueError(f"{self.path}: {name} do not fit {content}; run its stage again")
 
     def __len__(self) -> int:
@@ -240,6 +241,20 @@ class Shard:
             mlm_positions=fields["mlm_positions"][mlm_first:mlm_last],
             mlm_labels=fields["mlm_ids"][mlm_first:mlm_last],
             next_sentence_label=int(fields["next_sentence_label"][row]),
+        )
+
+    def block(self, first: int, last: int) -> SampleBlock:
+        """The samples of rows first <= row < last; all but the offsets are views of the map."""
+        rows = {name: self._fields[name][first:last] for name in _ROW_FIELDS}
+        tokens = self._fields["token_offsets"][first : last + 1].astype(np.int64)
+        mlm = self._fields["mlm_offsets"][first : last + 1].astype(np.int64)
+        return SampleBlock(
+            tokens=self._fields["tokens"][tokens[0] : tokens[-1]],
+            token_offsets=tokens - tokens[0],
+            mlm_positions=self._fields["mlm_positions"][mlm[0] : mlm[-1]],
+            mlm_ids=self._fields["mlm_ids"][mlm[0] : mlm[-1]],
+            mlm_offsets=mlm - mlm[0],
+            **rows,
         )
 
     def lengths(self) -> UInt16Array:

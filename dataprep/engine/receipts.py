@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.engine.jobs import Job
-from dataprep.manifest import FileEntry, replacing
+from dataprep.manifest import FileEntry
+from dataprep.storage import is_local, replacing
 
 _RECEIPTS = ".receipts"
 
@@ -31,6 +32,21 @@ def perform(folder: Path, job: Job) -> list[FileEntry]:
     with replacing(_receipt(folder, job)) as temporary:
         temporary.write_text(json.dumps(content), encoding="utf-8")
     return entries
+
+
+def prepare(folder: Path) -> None:
+    """Make the folder before several workers want to at once."""
+    (folder / _RECEIPTS).mkdir(parents=True, exist_ok=True)
+
+
+def remove_if_empty(folder: Path) -> bool:
+    """Remove a folder in which no job has succeeded; whether it is gone."""
+    if is_local(folder):
+        with suppress(OSError):
+            (folder / _RECEIPTS).rmdir()
+        with suppress(OSError):
+            folder.rmdir()
+    return not folder.exists()
 
 
 def done(folder: Path, job: Job) -> list[FileEntry] | None:

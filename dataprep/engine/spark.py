@@ -1,5 +1,6 @@
 """Jobs on a Spark cluster: a third way to map the same functions."""
 
+import os
 import sys
 import tempfile
 import zipfile
@@ -12,12 +13,13 @@ from dataprep.commandline import describe
 from dataprep.engine.jobs import Job
 from dataprep.engine.receipts import done, perform
 from dataprep.manifest import FileEntry
+from dataprep.progress import Meter
 
 
 def run_spark(
-    folder: Path, jobs: Sequence[Job], master: str
+    folder: Path, jobs: Sequence[Job], meter: Meter, master: str
 ) -> Iterator[tuple[Job, list[FileEntry]]]:
-    """Every job is a task of its own.
+    """Every job is a task of its own. The meter learns of them when all have ended.
 
     Folders must be reachable from all workers under the same name: a shared file system, or a URL
     that fsspec knows. The package itself is sent along.
@@ -77,8 +79,9 @@ def _session(master: str) -> Any:
             "engine spark: pyspark is missing; pip install 'bert-sprint[spark]' and Java 17"
         ) from None
     builder = SparkSession.builder.master(master).appName("bert-sprint dataprep")
+    # the workers' interpreter, unless the user names another that they have
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {
-        "spark.pyspark.python": sys.executable,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # a job that failed would fail again: its inputs are the same

@@ -26,9 +26,11 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from dataprep.blocks import Sample
 from dataprep.imports.records import Record, Widths
-from dataprep.manifest import FileEntry, file_sha256, replacing
-from dataprep.shards import Sample, Shard
+from dataprep.manifest import FileEntry
+from dataprep.shards import Shard
+from dataprep.storage import file_sha256, replacing
 
 _OPTIONAL = {"input_mask", "masked_lm_weights"}
 _NAMES = set(Record._fields)

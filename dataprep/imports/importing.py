@@ -7,8 +7,9 @@ from pathlib import Path
 from dataprep.imports.hdf5 import hdf5_widths, is_hdf5, read_hdf5
 from dataprep.imports.records import Record, RecordConverter, Widths
 from dataprep.imports.tfrecord import is_tfrecord, read_tfrecord, tfrecord_widths
-from dataprep.manifest import FileEntry, file_sha256
+from dataprep.manifest import FileEntry
 from dataprep.shards import ShardHeader, ShardWriter
+from dataprep.storage import file_sha256
 from dataprep.tokenization import Vocabulary
 
 _MLPERF = Widths(max_seq_length=512, max_predictions=76)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.shards import Sample
+from dataprep.blocks import Sample
 from dataprep.tokenization import Vocabulary
 
 IntArray = NDArray[np.int64]

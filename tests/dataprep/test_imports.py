@@ -17,9 +17,10 @@ from foreign_records import (
     write_variable,
 )
 
+from dataprep.blocks import Sample
 from dataprep.imports import ImportConfig, export_hdf5, import_records
 from dataprep.manifest import FileEntry
-from dataprep.shards import Sample, Shard
+from dataprep.shards import Shard
 from dataprep.tokenization import Vocabulary, load_vocabulary
 
 S, P = 24, 4

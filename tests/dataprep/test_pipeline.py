@@ -1,7 +1,6 @@
 """All stages in a row, and what happens when something is wrong with a source or a folder."""
 
 import hashlib
-import os
 import signal
 import subprocess
 import sys
@@ -11,15 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from dataprep.engine import SERIAL, EngineConfig, Job, run_jobs
-from dataprep.inspection import show_sample, verify_folder
+from dataprep.engine import EngineConfig
+from dataprep.holdout import draw_holdout
+from dataprep.inspection import show_sample
 from dataprep.manifest import FileEntry, Manifest, read_manifest
+from dataprep.parts import document_md5, read_parts, stage_parts
 from dataprep.pipeline import PipelineConfig, run_pipeline
-from dataprep.presort import PresortConfig, sorted_order
 from dataprep.samples import SamplesConfig
 from dataprep.sentences import SentencesConfig
 from dataprep.shards import Shard
-from dataprep.text_stages import document_md5, make_holdout, make_sentences, read_parts
+from dataprep.text_stages import make_sentences
+from dataprep.verification import verify_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 TWO = EngineConfig("processes", workers=2)
@@ -135,7 +136,7 @@ def test_copies_of_a_held_out_document_are_held_out_too(tmp_path: Path) -> None:
     (source / "part-00000.txt").write_text(text + "\n")
     entry = FileEntry("part-00000.txt", len(text) + 1, "00")
     Manifest("sentences", 0, {}, {}, [entry]).write(source)
-    make_holdout(source, tmp_path / "holdout", documents=3, seed=1)
+    draw_holdout(stage_parts(source), tmp_path / "holdout", documents=3, seed=1)
     held_out = set((tmp_path / "holdout" / "evaluation.md5").read_text().split())
     assert len(held_out) == 3
     assert sum(document_md5(sentences) in held_out for sentences in documents) == 3
@@ -165,18 +166,6 @@ def test_the_evaluation_set_has_the_wanted_size(prepared: Path) -> None:
     assert read_manifest(prepared / "evaluation").samples == 10
 
 
-def test_presort_picks_evenly_and_shuffles_within_a_length() -> None:
-    import numpy as np
-
-    lengths = np.repeat([5, 9], 500)
-    order = sorted_order([lengths], PresortConfig(1, samples=100), seed=1)
-    assert sorted(order.tolist()) == list(range(0, 1000, 10))
-    assert order[:50].tolist() != sorted(order[:50].tolist())
-    assert (lengths[order[:50]] == 5).all()
-    with pytest.raises(ValueError, match="2000 samples wanted, the source holds 1000"):
-        sorted_order([lengths], PresortConfig(1, samples=2000), seed=1)
-
-
 def test_inspect_shows_a_sample_in_words(prepared: Path) -> None:
     lines = list(show_sample(prepared / "train", 0))
     assert "masked" in lines[0] and lines[1].startswith("A: [CLS]") and "[SEP]" in lines[2]
@@ -189,7 +178,7 @@ def test_verify_finds_a_changed_byte(
 ) -> None:
     for _ in run_pipeline(settings(corpus_file, vocabulary_file, tmp_path)):
         pass
-    assert len(list(verify_folder(tmp_path / "train"))) == 3
+    assert len(list(verify_folder(tmp_path / "train"))) == 6
     path = tmp_path / "train" / "stripe-00001.h5"
     content = bytearray(path.read_bytes())
     sample = Shard(path).sample(3).tokens.tobytes()
@@ -203,46 +192,6 @@ def test_a_stage_never_starts_on_an_unfinished_folder(tmp_path: Path) -> None:
     (tmp_path / "documents").mkdir()
     with pytest.raises(ValueError, match="not a finished stage"):
         make_sentences(tmp_path / "documents", tmp_path / "sentences", SentencesConfig())
-
-
-# --- the engine -----------------------------------------------------------------------------------
-
-
-def _write_number(folder: Path, number: int) -> list[FileEntry]:
-    path = folder / f"{number}.txt"
-    path.write_text(str(number))
-    return [FileEntry(path.name, path.stat().st_size, "", {})]
-
-
-def _kill_itself() -> list[FileEntry]:
-    os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(60)
-    return []
-
-
-def _refuse() -> list[FileEntry]:
-    raise ValueError("part 2 is bad; mend it")
-
-
-def test_a_killed_worker_names_job_and_signal_and_the_rest_is_kept(tmp_path: Path) -> None:
-    from functools import partial
-
-    good = [Job(f"{i}", partial(_write_number, tmp_path, i), {"i": i}) for i in range(4)]
-    bad = Job("part-00007.h5", _kill_itself, {})
-    with pytest.raises(ValueError, match=r"part-00007\.h5: its worker was killed by SIGKILL"):
-        run_jobs(tmp_path, [*good[:3], bad, good[3]], TWO)
-    made = (tmp_path / "0.txt").stat().st_mtime_ns
-    entries = run_jobs(tmp_path, good, TWO)
-    assert [entry.file for entry in entries] == [f"{i}.txt" for i in range(4)]
-    assert (tmp_path / "0.txt").stat().st_mtime_ns == made
-
-
-def test_a_workers_error_is_the_callers_error(tmp_path: Path) -> None:
-    jobs = [Job("a", _refuse, {}), Job("b", _refuse, {})]
-    for engine in (SERIAL, TWO):
-        with pytest.raises(ValueError, match="part 2 is bad; mend it"):
-            run_jobs(tmp_path / "out", jobs, engine)
-    assert not (tmp_path / "out").exists()
 
 
 # --- the command line -----------------------------------------------------------------------------
@@ -347,13 +296,14 @@ def test_help_names_every_setting() -> None:
 def test_no_source_and_the_same_source_twice(
     corpus_file: Path, vocabulary_file: Path, tmp_path: Path
 ) -> None:
-    config = settings(corpus_file, vocabulary_file, tmp_path / "data", sources=[])
-    with pytest.raises(ValueError, match="sources: none given"):
-        next(run_pipeline(config))
-    once = replace(config, sources=[str(corpus_file)])
-    twice = replace(config, sources=[str(corpus_file)] * 2)
-    counts = [next(run_pipeline(one)).counts["documents"] for one in (once, twice, once)]
-    assert counts == [40, 80, 40]
+    for sources, message in (
+        ([], "sources: none given"),
+        ([str(corpus_file)] * 2, "comes twice"),
+        (["no such *.txt"], "'no such \\*.txt' matches no file"),
+    ):
+        config = settings(corpus_file, vocabulary_file, tmp_path / "data", sources=sources)
+        with pytest.raises(ValueError, match=message):
+            next(run_pipeline(config))
 
 
 def test_terminated_it_leaves_no_temporary_file(

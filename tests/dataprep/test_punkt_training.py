@@ -35,9 +35,9 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def test_abbreviations_of_the_corpus_are_learnt(tmp_path: Path) -> None:
     train_punkt(documents(), tmp_path)
-    split = build_splitter(SentencesConfig("punkt_trained", tmp_path))
+    split = build_splitter(SentencesConfig("punkt", tmp_path))
     assert split("The blk. Nine walks. It ended.") == ["The blk. Nine walks.", "It ended."]
-    untrained = build_splitter(SentencesConfig())
+    untrained = build_splitter(SentencesConfig("rules"))
     assert untrained("The blk. Nine walks.") == ["The blk.", "Nine walks."]
     assert sorted(files(tmp_path)) == sorted(PUNKT_FILES), "and nothing half-written"
 
@@ -96,7 +96,7 @@ def test_a_limit_without_sense(tmp_path: Path, limit: float) -> None:
 @pytest.mark.parametrize("text", ["no stop at all", "One.", ". . .", "a"])
 def test_hardly_any_text(tmp_path: Path, text: str) -> None:
     train_punkt([text], tmp_path)
-    split = build_splitter(SentencesConfig("punkt_trained", tmp_path))
+    split = build_splitter(SentencesConfig("punkt", tmp_path))
     assert split("A boat. Its oar.") == ["A boat.", "Its oar."]
 
 
@@ -105,7 +105,7 @@ def test_trained_against_the_given_model_on_real_text(shared_data: Path, tmp_pat
     given = build_splitter(SentencesConfig(punkt_dir=shared_data / "punkt" / "english"))
     texts = [document.text for document in read_documents(folder / "wiki_00")]
     train_punkt(texts, tmp_path)
-    trained = build_splitter(SentencesConfig("punkt_trained", tmp_path))
+    trained = build_splitter(SentencesConfig("punkt", tmp_path))
     found, expected = Counter[str](), Counter[str]()
     for document in list(read_documents(folder / "wiki_01"))[:15]:
         found.update(trained(document.text))

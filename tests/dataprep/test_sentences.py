@@ -12,7 +12,7 @@ SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 ENGLISH = SHARED / "punkt" / "english"
 STAGES = SHARED / "mlperf" / "reference_outputs" / "gensim_dump" / "stages.tar.xz"
 
-split = build_splitter(SentencesConfig())
+split = build_splitter(SentencesConfig("rules"))
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_paragraphs_are_never_merged() -> None:
     ]
 
 
-@pytest.mark.parametrize("splitter", ["punkt", "lines"])
+@pytest.mark.parametrize("splitter", ["rules", "lines"])
 def test_sentences_are_single_lines_that_keep_every_word(splitter: str) -> None:
     text = "A b.\r\n\x0b\nC\x1dd. E\u2029f... G?!  H.\n\n.\n"
     sentences = build_splitter(SentencesConfig(splitter))(text)
@@ -63,9 +63,7 @@ def test_lines_are_taken_as_they_are() -> None:
 
 
 def test_unknown_splitter() -> None:
-    with pytest.raises(
-        ValueError, match="splitter 'spacy': give one of punkt, punkt_trained, lines"
-    ):
+    with pytest.raises(ValueError, match="splitter 'spacy': give one of punkt, rules, lines"):
         build_splitter(SentencesConfig("spacy"))
 
 
@@ -75,8 +73,8 @@ def test_a_model_that_nothing_would_use(tmp_path: Path) -> None:
 
 
 def test_a_model_that_is_not_trained_yet() -> None:
-    with pytest.raises(ValueError, match="punkt_trained: no model yet; train one, or give its"):
-        build_splitter(SentencesConfig("punkt_trained"))
+    with pytest.raises(ValueError, match="splitter punkt: no model yet; train one, or give its"):
+        build_splitter(SentencesConfig())
 
 
 # --- punkt_tab folders ----------------------------------------------------------------------------

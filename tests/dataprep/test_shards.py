@@ -7,8 +7,10 @@ import h5py
 import numpy as np
 import pytest
 
-from dataprep.manifest import FileEntry, Manifest, read_manifest, replacing
-from dataprep.shards import Sample, Shard, ShardHeader, ShardWriter
+from dataprep.blocks import Sample, SampleBlock
+from dataprep.manifest import FileEntry, Manifest, read_manifest
+from dataprep.shards import Shard, ShardHeader, ShardWriter
+from dataprep.storage import replacing
 
 HEADER = ShardHeader(
     vocabulary_sha256="ab" * 32,
@@ -67,6 +69,28 @@ def test_same_content_gives_same_bytes_and_an_empty_shard_can_be_read(tmp_path: 
     assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
     write(tmp_path / "empty.h5", [])
     assert len(Shard(tmp_path / "empty.h5")) == 0
+
+
+def as_block(samples: list[Sample]) -> SampleBlock:
+    return SampleBlock(
+        tokens=np.concatenate([sample.tokens for sample in samples]),
+        token_offsets=np.cumsum([0, *(len(sample.tokens) for sample in samples)]),
+        second_segment_start=np.array([s.second_segment_start for s in samples], np.uint16),
+        next_sentence_label=np.array([s.next_sentence_label for s in samples], np.uint8),
+        mlm_positions=np.concatenate([sample.mlm_positions for sample in samples]),
+        mlm_ids=np.concatenate([sample.mlm_labels for sample in samples]),
+        mlm_offsets=np.cumsum([0, *(len(sample.mlm_labels) for sample in samples)]),
+    )
+
+
+def test_blocks_are_written_like_their_samples(tmp_path: Path) -> None:
+    samples = some_samples()
+    write(tmp_path / "a.h5", samples)
+    with ShardWriter(tmp_path / "b.h5", HEADER) as writer:
+        writer.write_block(as_block(samples[:20]))
+        writer.write(samples[20])
+        writer.write_block(as_block(samples[21:]))
+    assert (tmp_path / "a.h5").read_bytes() == (tmp_path / "b.h5").read_bytes()
 
 
 def test_datasets_can_be_mapped_and_are_aligned(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import google_crc32c
 import h5py
 import numpy as np
 
-from dataprep.shards import Sample
+from dataprep.blocks import Sample
 
 Row = dict[str, list[Any]]
 NAMES = (
