@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from dataprep.documents import DocumentReader
+from dataprep.parts import document_md5
 from dataprep.sentences import SentencesConfig, build_splitter
-from dataprep.text_stages import document_md5, make_documents, make_sentences
+from dataprep.text_stages import make_documents, make_sentences
 
-SPLIT = build_splitter(SentencesConfig())
+SPLIT = build_splitter(SentencesConfig("rules"))
 
 
 @pytest.fixture
@@ -93,7 +94,7 @@ def test_what_is_left_out_is_counted_in_the_manifest(tmp_path: Path) -> None:
     sources = [tmp_path / "a.jsonl", tmp_path / "wiki_00"]
     manifest = make_documents(sources, tmp_path / "documents", "auto", parts=1)
     assert manifest.counts == {"documents": 2, "empty": 3}
-    counts = make_sentences(tmp_path / "documents", tmp_path / "s", SentencesConfig()).counts
+    counts = make_sentences(tmp_path / "documents", tmp_path / "s", SentencesConfig("rules")).counts
     assert counts == {"documents": 2, "sentences": 3}
 
 
@@ -103,7 +104,7 @@ def test_words_that_only_a_tokenizer_finds_too_long_stay(tmp_path: Path) -> None
     assert sentences(tmp_path / "a.txt") == [[f"A {word} b."], ["C."]]
 
 
-@pytest.mark.parametrize("splitter", ["punkt", "lines"])
+@pytest.mark.parametrize("splitter", ["rules", "lines"])
 def test_splitting_needs_no_data_of_nltk(splitter: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import nltk
 
