@@ -12,9 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from dataprep.mediawiki import PAGE_COUNTS, clean_markup, load_libraries, read_pages
+from dataprep.mediawiki import PAGE_COUNTS, load_libraries, read_pages
 from dataprep.text_documents import Document as Document
 from dataprep.text_documents import read_json_lines, read_text, read_wikiextractor
+from dataprep.wikitext import clean_markup
 
 _BOM = b"\xef\xbb\xbf"
 _SNIFFED_BYTES = 4096

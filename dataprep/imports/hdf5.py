@@ -101,6 +101,9 @@ def _is_variable(file: h5py.File, path: Path) -> bool:
             f"{path}: datasets missing: {', '.join(sorted(missing)) or 'none'}, unknown: "
             f"{', '.join(sorted(unknown)) or 'none'}; give records of BERT's pre-training"
         )
+    for name in file:
+        if not isinstance(file[name], h5py.Dataset) or not file[name].shape:
+            raise ValueError(f"{path}: {name}: no dataset of records; give BERT's records")
     variable = _is_list(file["input_ids"])
     if not variable and "input_mask" not in file:
         raise ValueError(f"{path}: no dataset input_mask to tell padding from tokens; add it")

@@ -19,6 +19,7 @@ from dataprep.imports.records import Record, Widths
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types
 _FLOAT_LIST, _INT64_LIST = 2, 3
+_LONGEST_VARINT = 10  # bytes, for 64 bits
 _LARGEST_RECORD = 1 << 26  # bytes; a larger length is a damaged one
 Feature = NDArray[np.int64] | NDArray[np.float64]
 
@@ -107,43 +108,34 @@ def _record(features: dict[str, Feature]) -> Record:
 def _features(data: bytes) -> dict[str, Feature]:
     """Name -> values of an Example."""
     features: dict[str, Feature] = {}
-    for features_message in _submessages(data, 1):
-        for entry in _submessages(features_message, 1):
-            name = b"".join(_submessages(entry, 1)).decode("utf-8")
+    for features_message in _contents(data, 1):
+        for entry in _contents(features_message, 1):
+            parts = list(_fields(entry))
+            name = b"".join(part for field, part in parts if field == 1).decode("utf-8")
             if name in features:
                 raise ValueError(f"feature '{name}' comes twice")
-            features[name] = _values(b"".join(_submessages(entry, 2)), name)
+            value = b"".join(part for field, part in parts if field == 2)
+            features[name] = _values(value, name)
     return features
 
 
 def _values(feature: bytes, name: str) -> Feature:
-    for field, wire, content in _fields(feature):
-        if wire == _BYTES and field == _INT64_LIST:
-            return _int64s(content)
-        if wire == _BYTES and field == _FLOAT_LIST:
-            return _floats(content)
+    for field, content in _fields(feature):
+        if field == _INT64_LIST:
+            return _varints(b"".join(_contents(content, 1)))
+        if field == _FLOAT_LIST:
+            values = np.frombuffer(b"".join(_contents(content, 1)), "<f4")
+            return values.astype(np.float64)
     raise ValueError(f"feature '{name}' holds neither integers nor floats")
 
 
-def _submessages(message: bytes, wanted: int) -> list[bytes]:
-    return [
-        content for field, wire, content in _fields(message) if field == wanted and wire == _BYTES
-    ]
+def _contents(message: bytes, wanted: int) -> list[bytes]:
+    """What the fields of a number hold; a list's values come packed into one, or in one each."""
+    return [content for field, content in _fields(message) if field == wanted]
 
 
-def _int64s(message: bytes) -> NDArray[np.int64]:
-    """The values of an Int64List, packed or not."""
-    parts = [content for field, _, content in _fields(message) if field == 1]
-    return _varints(b"".join(parts))
-
-
-def _floats(message: bytes) -> NDArray[np.float64]:
-    parts = [content for field, _, content in _fields(message) if field == 1]
-    return np.frombuffer(b"".join(parts), "<f4").astype(np.float64)
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Number, wire type and content of each field; a varint's content is its own bytes."""
+def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
+    """Number and content of each field; the content of a varint is its own bytes."""
     place = 0
     while place < len(message):
         key, place = _varint(message, place)
@@ -159,35 +151,34 @@ def _fields(message: bytes) -> Iterator[tuple[int, int, bytes]]:
             raise ValueError(f"no protobuf message: wire type {wire}")
         if place > len(message):
             raise ValueError("no protobuf message: a field runs over its end")
-        yield key >> 3, wire, message[start:place]
+        yield key >> 3, message[start:place]
 
 
 def _varint(message: bytes, place: int) -> tuple[int, int]:
-    """The number at a place, and the place behind it."""
+    """The number at a place, 7 bits a byte, lowest first; and the place behind it."""
     value = 0
-    for shift in range(0, 64, 7):
-        if place >= len(message):
-            break
-        byte = message[place]
-        place += 1
-        value |= (byte & 0x7F) << shift
+    for shift, byte in enumerate(message[place : place + _LONGEST_VARINT]):
+        value |= (byte & 0x7F) << 7 * shift
         if byte < 0x80:
-            return value, place
+            return value, place + shift + 1
     raise ValueError("no protobuf message: a number runs over its end")
 
 
 def _varints(data: bytes) -> NDArray[np.int64]:
-    """All the numbers of a sequence, each 7 bits a byte, lowest first."""
-    if not data:
-        return np.zeros(0, np.int64)
+    """All the numbers of a sequence."""
     values = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(values < 0x80)
+    if len(ends) == len(values):  # of one byte each, as in masks
+        return values.astype(np.int64)
     if len(ends) == 0 or ends[-1] != len(values) - 1:
         raise ValueError("no protobuf message: a number runs over its end")
     starts = np.concatenate(([0], ends[:-1] + 1))
     sizes = ends - starts + 1
-    if sizes.max() > 10:
+    if sizes.max() > _LONGEST_VARINT:
         raise ValueError("no protobuf message: a number of more than 64 bits")
-    places = np.arange(len(values)) - np.repeat(starts, sizes)
-    bits = (values & 0x7F).astype(np.uint64) << (7 * places).astype(np.uint64)
-    return np.add.reduceat(bits, starts).view(np.int64)
+    bits = (values & 0x7F).astype(np.uint64)
+    numbers = bits[starts]
+    for place in range(1, int(sizes.max())):
+        longer = np.flatnonzero(sizes > place)
+        numbers[longer] |= bits[starts[longer] + place] << np.uint64(7 * place)
+    return numbers.view(np.int64)

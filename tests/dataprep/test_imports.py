@@ -400,6 +400,7 @@ def hdf5(path: Path, **datasets: Any) -> Path:
         ({"segment_ids": np.zeros((3, S), int)}, "segment_ids: 3 records, input_ids 2"),
         ({"segment_ids": np.zeros(2, int)}, r"segment_ids: shape \(2,\) of int64 doesn't fit"),
         ({"input_ids": np.zeros((2, S))}, "input_ids: float64 values; they must be integers"),
+        ({"input_ids": 3}, "input_ids: no dataset of records"),
         ({"input_mask": np.ones((2, S - 1), int)}, "record 0: input_mask: 23 values for 24"),
         ({"next_sentence_labels": np.zeros((2, 2), int)}, r"record 0: next_sentence_labels: \[0 0"),
     ],

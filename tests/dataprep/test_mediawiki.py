@@ -8,8 +8,8 @@ from collections import Counter
 import mwparserfromhell
 import pytest
 
-from dataprep import mediawiki
-from dataprep.mediawiki import PAGE_COUNTS, WikiPage, clean_markup, read_pages
+from dataprep.mediawiki import PAGE_COUNTS, WikiPage, read_pages
+from dataprep.wikitext import clean_markup, load_library
 
 GOLDEN = {
     "nested templates": ("a {{x|{{y|z}}|[[b|{{c}}]]}} b", "a b"),
@@ -232,7 +232,7 @@ def test_memory_does_not_grow_with_the_pages() -> None:
 
 
 def test_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    mediawiki._library.cache_clear()
+    load_library.cache_clear()
     monkeypatch.setitem(sys.modules, "mwparserfromhell", None)
     with pytest.raises(
         ValueError, match=r"mwparserfromhell; run pip install 'bert-sprint\[dump\]'"
