@@ -18,7 +18,13 @@ from dataprep.parts import TextParts
 from dataprep.presort import PresortConfig, presort
 from dataprep.samples import SampleBuilder, SamplesConfig
 from dataprep.shards import Shard, ShardHeader, ShardWriter
-from dataprep.tokenization import VOCABULARY_NAME, Vocabulary, load_vocabulary, save_vocabulary
+from dataprep.tokenization import (
+    VOCABULARY_NAME,
+    SentenceTokenizer,
+    Vocabulary,
+    load_vocabulary,
+    save_vocabulary,
+)
 from dataprep.tokenized import tokenise_parts
 
 
@@ -99,9 +105,9 @@ def make_shard(parts: TextParts, target: Path, recipe: Recipe) -> FileEntry:
 
 def _sample_part(parts: TextParts, target: Path, recipe: Recipe, number: int) -> list[FileEntry]:
     counts: Counter[str] = Counter()
-    documents = tokenise_parts(
-        parts.paths, recipe.vocabulary, recipe.lowercase, recipe.holdout.takes, counts
-    )
+    encode = SentenceTokenizer(recipe.vocabulary, recipe.lowercase).encode
+    unknown = recipe.vocabulary.id("[UNK]")
+    documents = tokenise_parts(parts.paths, encode, unknown, recipe.holdout.takes, counts)
     try:
         builder = SampleBuilder(documents, recipe.vocabulary, recipe.config, (recipe.seed, number))
     except ValueError as error:

@@ -16,7 +16,7 @@ made; a document's samples are found by following from each to where the next on
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,14 +107,8 @@ class _Pairs(NamedTuple):
 
     def part(self, start: int, stop: int) -> "_Pairs":
         """Samples start <= i < stop."""
-        return _Pairs(
-            self.keys[start:stop],
-            self.first[start:stop],
-            self.first_length[start:stop],
-            self.second[start:stop],
-            self.second_length[start:stop],
-            self.labels[start:stop],
-        )
+        fields: tuple[Any, ...] = self
+        return _Pairs(*(field[start:stop] for field in fields))
 
 
 class SampleBuilder:
@@ -258,9 +252,7 @@ class SampleBuilder:
         bits = draw(np.repeat(draw(pairs.keys, _FATE), counts), positions)
         tokens[masked] = self._masker.replacements(bits, labels)
         self.counts.update(
-            samples=len(lengths),
-            random_next=int(pairs.labels.sum()),
-            masked_tokens=len(positions),
+            samples=len(lengths), random_next=int(pairs.labels.sum()), masked_tokens=len(labels)
         )
         return SampleBlock(
             tokens=tokens,

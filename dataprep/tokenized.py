@@ -6,18 +6,20 @@ from pathlib import Path
 
 import numpy as np
 
-from dataprep.blocks import offsets_of
+from dataprep.blocks import UInt16Array, offsets_of
+from dataprep.lengths import Int64Array
 from dataprep.parts import document_md5, read_parts
 from dataprep.samples import TokenizedDocuments
-from dataprep.tokenization import SentenceTokenizer, Vocabulary
 
+# sentences -> tokens of all, one after the other [T], and how many each sentence has
+Encode = Callable[[Sequence[str]], tuple[UInt16Array, Int64Array]]
 _BATCH_CHARACTERS = 1 << 18  # tokenised at once, of however many documents
 
 
 def tokenise_parts(
     sources: Sequence[Path],
-    vocabulary: Vocabulary,
-    lowercase: bool,
+    encode: Encode,
+    unknown: int,
     takes: Callable[[str], bool],
     counts: Counter[str],
 ) -> TokenizedDocuments:
@@ -25,8 +27,8 @@ def tokenise_parts(
 
     Args:
         sources: text parts: a sentence a line, an empty line between documents.
-        vocabulary: of the tokens.
-        lowercase: whether the text is lower-cased and its accents are stripped.
+        encode: the tokens of many sentences, such as ``SentenceTokenizer.encode``.
+        unknown: the token that stands for what is not in the vocabulary; it is counted.
         takes: whether the document with this md5 is taken.
         counts: what was taken and left out is added here.
     """
@@ -43,8 +45,7 @@ def tokenise_parts(
             read_sizes.append(len(document))
             yield from document
 
-    tokenizer = SentenceTokenizer(vocabulary, lowercase)
-    batches = [tokenizer.encode(batch) for batch in _batches(sentences())]
+    batches = [encode(batch) for batch in _batches(sentences())]
     tokens = np.concatenate([np.zeros(0, np.uint16), *(batch for batch, _ in batches)])
     sizes = np.concatenate([np.zeros(0, np.int64), *(sizes for _, sizes in batches)])
     owners = np.repeat(np.arange(len(names)), read_sizes)[sizes > 0]
@@ -56,7 +57,7 @@ def tokenise_parts(
         documents_without_tokens=len(names) - len(digests),
         documents_copied=len(digests) - len(set(digests)),
         sentences_without_tokens=len(sizes) - len(owners),
-        unknown_tokens=int((tokens == vocabulary.id("[UNK]")).sum()),
+        unknown_tokens=int((tokens == unknown).sum()),
     )
     return TokenizedDocuments(
         tokens=tokens,
