@@ -190,7 +190,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--vocabulary", type=Path, help="BERT's uncased vocab.txt")
     parser.add_argument("--builder", default="fast", help="names with commas between them")
     parser.add_argument("--megabytes", type=int, default=32, help="of text")
-    parser.add_argument("--parts", type=int, default=4, help="that the text is cut into")
+    parser.add_argument("--parts", type=int, default=2, help="that the text is cut into")
     parser.add_argument("--presort-samples", type=int, default=1_000_000)
     parser.add_argument("--work", type=Path, help="where a temporary folder is made")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
