@@ -22,6 +22,7 @@ from rich.table import Table
 from benchmarks import dataprep_measures as measures
 from benchmarks.dataprep_corpus import MEGABYTE, TextParts, make_text_parts
 from dataprep.commandline import run_command
+from dataprep.sample_stages import METHODS
 
 _SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 _CORPUS = _SHARED / "wiki_text" / "enwiki-2021-slice-AA.tar.xz"
@@ -152,8 +153,8 @@ def run(options: argparse.Namespace, show: Callable[[Row], None]) -> list[Row]:
     """
     builders = options.builder.split(",")
     for name in builders:
-        if name not in measures.BUILDERS:
-            raise ValueError(f"builder '{name}': give one of {', '.join(measures.BUILDERS)}")
+        if name not in METHODS:
+            raise ValueError(f"builder '{name}': give one of {', '.join(METHODS)}")
     for name in ("megabytes", "parts", "presort_samples"):
         if getattr(options, name) < 1:
             raise ValueError(f"{name} {getattr(options, name)} must be at least 1")

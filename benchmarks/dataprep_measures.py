@@ -16,70 +16,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from dataprep.engine import EngineConfig, Job, run_jobs
+from dataprep.holdout import HoldOut
 from dataprep.manifest import FileEntry
 from dataprep.parts import read_parts
 from dataprep.presort import PresortConfig, presort
-from dataprep.reference import ReferenceBuilder
-from dataprep.reference_tokenization import ReferenceTokenizer
-from dataprep.samples import SampleBuilder, SamplesConfig, TokenizedDocuments
-from dataprep.shards import ShardHeader, ShardWriter
-from dataprep.tokenization import SentenceTokenizer, Vocabulary, build_tokenizer, load_vocabulary
-from dataprep.tokenized import Encode, tokenise_parts
+from dataprep.sample_stages import METHODS, Recipe
+from dataprep.samples import SamplesConfig
+from dataprep.shards import ShardWriter
+from dataprep.tokenization import build_tokenizer, load_vocabulary
+from dataprep.tokenized import tokenise_parts
 
 MEGABYTE = 1_000_000
 _SEED = 12345
 _ENCODED_AT_ONCE = 4096
-
-
-@dataclass(frozen=True)
-class Stages:
-    """A builder: how it tokenises, and how it writes the samples of documents."""
-
-    encoder: Callable[[Vocabulary], Encode]
-    write: Callable[[ShardWriter, TokenizedDocuments, Vocabulary, SamplesConfig], None]
-
-
-def _fast_encoder(vocabulary: Vocabulary) -> Encode:
-    return SentenceTokenizer(vocabulary, lowercase=True).encode
-
-
-def _write_fast(
-    writer: ShardWriter,
-    documents: TokenizedDocuments,
-    vocabulary: Vocabulary,
-    config: SamplesConfig,
-) -> None:
-    for block in SampleBuilder(documents, vocabulary, config, (_SEED, 0)).blocks():
-        writer.write_block(block)
-
-
-def _reference_encoder(vocabulary: Vocabulary) -> Encode:
-    tokenizer = ReferenceTokenizer(vocabulary, lowercase=True)
-
-    def encode(sentences: Sequence[str]) -> Any:
-        ids = tokenizer.encode(list(sentences))
-        return np.concatenate(ids), np.array([len(one) for one in ids])
-
-    return encode
-
-
-def _write_reference(
-    writer: ShardWriter,
-    documents: TokenizedDocuments,
-    vocabulary: Vocabulary,
-    config: SamplesConfig,
-) -> None:
-    for sample in ReferenceBuilder(documents, vocabulary, config, _SEED).build():
-        writer.write(sample)
-
-
-BUILDERS = {
-    "fast": Stages(_fast_encoder, _write_fast),
-    "reference": Stages(_reference_encoder, _write_reference),
-}
 
 
 @dataclass(frozen=True)
@@ -91,10 +41,11 @@ class Task:
     builder: str
     dupe_factor: int
 
-    @property
-    def config(self) -> SamplesConfig:
+    def recipe(self) -> Recipe:
         """MLPerf's lengths and probabilities."""
-        return SamplesConfig(dupe_factor=self.dupe_factor)
+        vocabulary = load_vocabulary(self.vocabulary)
+        config = SamplesConfig(dupe_factor=self.dupe_factor)
+        return Recipe(vocabulary, True, config, HoldOut(), _SEED, self.builder)
 
 
 def in_fresh_process(
@@ -134,15 +85,15 @@ def stages(task: Task, folder: Path) -> dict[str, float]:
 
 
 def _make_shard(task: Task, number: int, target: Path) -> dict[str, float]:
-    vocabulary, builder = load_vocabulary(task.vocabulary), BUILDERS[task.builder]
-    path, counts = task.parts[number], Counter[str]()
+    recipe, counts = task.recipe(), Counter[str]()
+    method = METHODS[task.builder]
     start = time.process_time()
-    documents = tokenise_parts(
-        [path], builder.encoder(vocabulary), vocabulary.id("[UNK]"), lambda md5: True, counts
-    )
+    tokenizer = method.tokenizer(recipe.vocabulary, recipe.lowercase)
+    documents = tokenise_parts([task.parts[number]], tokenizer, recipe.holdout.takes, counts)
     tokenised = time.process_time()
-    with ShardWriter(target, _header(task, vocabulary)) as writer:
-        builder.write(writer, documents, vocabulary, task.config)
+    with ShardWriter(target, recipe.header({})) as writer:
+        for block in method.builder(documents, recipe, number).blocks():
+            writer.write_block(block)
     return {
         "tokenise_seconds": tokenised - start,
         "build_seconds": time.process_time() - tokenised,
@@ -150,19 +101,6 @@ def _make_shard(task: Task, number: int, target: Path) -> dict[str, float]:
         "samples": writer.entry.counts["samples"],
         "tokens": writer.entry.counts["tokens"],
     }
-
-
-def _header(task: Task, vocabulary: Vocabulary) -> ShardHeader:
-    return ShardHeader(
-        vocabulary_sha256=vocabulary.sha256,
-        vocabulary_size=len(vocabulary),
-        max_seq_length=task.config.max_seq_length,
-        max_predictions=task.config.max_predictions,
-        builder=task.builder,
-        seed=_SEED,
-        held_out_sha256="",
-        only_held_out=False,
-    )
 
 
 def workers(task: Task, folder: Path, count: int) -> dict[str, float]:

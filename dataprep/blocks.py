@@ -1,8 +1,8 @@
-"""Many samples at once, as flat arrays: what moves between shards without a loop over samples."""
+"""A sample, and many at once as flat arrays: what moves between shards without a loop."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,20 @@ from dataprep.lengths import Int64Array
 
 UInt16Array = NDArray[np.uint16]
 _PIECE_TOKENS = 1 << 19  # gathered at once: the index of a gather takes 16 bytes a token
+
+
+class Sample(NamedTuple):
+    """One training sample of S tokens, P of them masked.
+
+    ``tokens`` [S] and ``mlm_positions``, ``mlm_labels`` [P] are uint16; ``second_segment_start`` is
+    where segment 1 starts; ``next_sentence_label`` is 1 if the second segment is random.
+    """
+
+    tokens: UInt16Array
+    second_segment_start: int
+    mlm_positions: UInt16Array
+    mlm_labels: UInt16Array
+    next_sentence_label: int
 
 
 @dataclass(frozen=True)
@@ -30,6 +44,34 @@ class SampleBlock:
 
     def __len__(self) -> int:
         return len(self.second_segment_start)
+
+    @staticmethod
+    def of(samples: "Sequence[Sample]") -> "SampleBlock":
+        """At least one sample as a block."""
+        sizes = [len(sample.tokens) for sample in samples]
+        masks = [len(sample.mlm_positions) for sample in samples]
+        return SampleBlock(
+            tokens=np.concatenate([sample.tokens for sample in samples]),
+            token_offsets=offsets_of(np.array(sizes)),
+            second_segment_start=np.array([s.second_segment_start for s in samples], np.uint16),
+            next_sentence_label=np.array([s.next_sentence_label for s in samples], np.uint8),
+            mlm_positions=np.concatenate([sample.mlm_positions for sample in samples]),
+            mlm_ids=np.concatenate([sample.mlm_labels for sample in samples]),
+            mlm_offsets=offsets_of(np.array(masks)),
+        )
+
+    def samples(self) -> Iterator[Sample]:
+        """One by one, as views."""
+        tokens, masked = self.token_offsets.tolist(), self.mlm_offsets.tolist()
+        for i in range(len(self)):
+            chosen = slice(masked[i], masked[i + 1])
+            yield Sample(
+                tokens=self.tokens[tokens[i] : tokens[i + 1]],
+                second_segment_start=int(self.second_segment_start[i]),
+                mlm_positions=self.mlm_positions[chosen],
+                mlm_labels=self.mlm_ids[chosen],
+                next_sentence_label=int(self.next_sentence_label[i]),
+            )
 
     @property
     def lengths(self) -> Int64Array:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from dataprep.shards import Sample
+from dataprep.blocks import Sample
 
 
 def canonical_digest(

@@ -27,6 +27,11 @@ class LengthHistogram:
         self.starts: Int64Array = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
     @property
+    def counts(self) -> Int64Array:
+        """[U] how many samples have each of ``lengths``."""
+        return np.diff(self.starts)
+
+    @property
     def samples(self) -> int:
         """N, the number of samples."""
         return int(self.starts[-1])
@@ -34,12 +39,29 @@ class LengthHistogram:
     @property
     def tokens(self) -> int:
         """The number of tokens of all samples."""
-        return int((self.lengths * np.diff(self.starts)).sum())
+        return int((self.lengths * self.counts).sum())
 
     @property
     def mean(self) -> float:
         """The mean sample length in tokens."""
         return self.tokens / max(self.samples, 1)
+
+    @property
+    def share_at_longest(self) -> float:
+        """The share of samples that have the greatest length."""
+        return int(self.counts[-1]) / self.samples if self.samples else 0.0
+
+    def binned(self, bins: int) -> list[tuple[int, int, int]]:
+        """First length, last length and number of samples of each of so many equal ranges.
+
+        The greatest length stands alone at the end: samples cut to the limit are many.
+        """
+        longest = int(self.lengths[-1]) if len(self.lengths) else 0
+        edges = sorted({longest * i // bins for i in range(bins)} | {max(longest - 1, 0), longest})
+        ends = np.searchsorted(self.lengths, edges, side="right")
+        counts = np.diff(self.starts[ends]).tolist()
+        ranges = zip(edges[:-1], edges[1:], counts, strict=True)
+        return [(first + 1, last, count) for first, last, count in ranges]
 
     def run_of(self, places: Int64Array) -> Int64Array:
         """For places of the sorted order, the index of the run of equal length they lie in."""

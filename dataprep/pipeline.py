@@ -11,6 +11,7 @@ from dataprep.presort import PresortConfig
 from dataprep.sample_stages import Recipe, make_samples, make_stripes
 from dataprep.samples import SamplesConfig
 from dataprep.sentences import SentencesConfig
+from dataprep.source_files import expand_sources
 from dataprep.storage import as_path
 from dataprep.text_stages import make_documents, make_sentences
 from dataprep.tokenization import load_vocabulary
@@ -22,10 +23,10 @@ class PipelineConfig:
 
     Args:
         sources: dumps or text files, folders or patterns of them, read in this order
-        vocabulary: BERT's vocab.txt
+        vocab: BERT's vocab.txt
         output: the folder that gets a folder per stage
-        format: of the sources: auto, mediawiki, text, or parts (a sentence a line, an empty line
-            between documents: taken as they are, each a part)
+        format: of the sources: auto, mediawiki, wikiextractor, jsonl, text, or parts (a sentence a
+            line, an empty line between documents: taken as they are, each a part)
         parts: into how many parts the documents are dealt; a part is the unit of parallel work;
             null for one each 32 MiB of sources
         builder: of samples: fast, or reference (the very samples of the public script)
@@ -44,7 +45,7 @@ class PipelineConfig:
     """
 
     sources: list[str]
-    vocabulary: str
+    vocab: str
     output: str
     format: str = "auto"
     parts: int | None = None
@@ -68,9 +69,9 @@ class PipelineConfig:
 
 def run_pipeline(config: PipelineConfig) -> Iterator[Manifest]:
     """Run all stages; yields each one's manifest when its folder is complete."""
-    vocabulary = load_vocabulary(as_path(config.vocabulary))
+    vocabulary = load_vocabulary(as_path(config.vocab))
     root, seed = as_path(config.output), config.seed
-    sources = [as_path(source) for source in config.sources]
+    sources = expand_sources(config.sources)
     if config.format == "parts":
         parts = given_parts(sources)
     else:
@@ -85,7 +86,7 @@ def run_pipeline(config: PipelineConfig) -> Iterator[Manifest]:
     if config.evaluation_list is not None:
         held_out = as_path(config.evaluation_list)
     elif config.evaluation_sources is not None:
-        evaluation = given_parts([as_path(source) for source in config.evaluation_sources])
+        evaluation = given_parts(expand_sources(config.evaluation_sources))
         yield list_holdout(evaluation, root / "holdout")
     else:
         yield draw_holdout(parts, root / "holdout", config.evaluation_documents, seed)

@@ -11,15 +11,17 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
+from dataprep.blocks import Sample, SampleBlock
 from dataprep.samples import SPECIAL_POSITIONS, SamplesConfig, TokenizedDocuments
-from dataprep.shards import Sample
 from dataprep.tokenization import Vocabulary
 
 _RANDOM_DOCUMENT_TRIES = 10
+_BLOCK_SAMPLES = 512
 
 
 class _Pair(NamedTuple):
@@ -33,7 +35,7 @@ class _Pair(NamedTuple):
 
 
 class _Drawn:
-    """All that was drawn: 33 bytes a sample and 4 a masked token."""
+    """All that was drawn: 41 bytes a sample and 4 a masked token."""
 
     def __init__(self) -> None:
         self.pairs = [array("q"), array("q"), array("q"), array("q"), array("B")]
@@ -89,12 +91,11 @@ class _Stream:
 class ReferenceBuilder:
     """Makes the samples of one text part as the reference does: same input, same samples.
 
-    Its faults are kept: a random second segment may come from the first one's document, where ten
-    draws found no other. They are counted:
+    Its faults are kept: where ten draws found no other document, a random second segment comes from
+    the first one's and is labelled as following. They are counted:
 
-    - ``random_from_own_document``: all of those;
+    - ``own_document_as_next``: all of those;
     - ``self_pairs``: those of them where the segments share a sentence;
-    - ``adjacent_pairs_as_random``: those of them where the second segment really follows;
     - ``random_from_copy``: the second segment comes from a copy of the document.
 
     Args:
@@ -102,7 +103,7 @@ class ReferenceBuilder:
             documents without sentences are left out, as the reference does.
         vocabulary: of the tokens.
         config: lengths and probabilities.
-        seed: of the stream; the reference takes the same one for every part.
+        seed: of the stream.
 
     Attributes:
         counts: what was made and cut, and the faults.
@@ -148,6 +149,12 @@ class ReferenceBuilder:
         for sample in samples:
             yield self._sample(drawn, sample)
 
+    def blocks(self) -> Iterator[SampleBlock]:
+        """The samples of ``build``, many at once."""
+        samples = self.build()
+        while some := list(islice(samples, _BLOCK_SAMPLES)):
+            yield SampleBlock.of(some)
+
     def _bounds(self, place: int) -> tuple[int, int]:
         """First and last + 1 sentence of a document by its place in the shuffled order."""
         document = self._order[place]
@@ -168,8 +175,8 @@ class ReferenceBuilder:
                 cut += self._draw.below(stop - begin - 1)
             if stop - begin == 1 or self._draw.random() < 0.5:
                 wanted = target - (starts[cut] - starts[begin])
-                second, second_stop = self._random_segment(place, (begin, cut), wanted)
-                label, following = 1, cut  # what the random segment replaced is used again
+                second, second_stop, label = self._random_segment(place, (begin, cut), wanted)
+                following = cut  # what the random segment replaced is used again
             else:
                 second, second_stop = cut, stop
                 label, following = 0, stop
@@ -178,7 +185,10 @@ class ReferenceBuilder:
             )
             begin = following
 
-    def _random_segment(self, place: int, first: tuple[int, int], wanted: int) -> tuple[int, int]:
+    def _random_segment(
+        self, place: int, first: tuple[int, int], wanted: int
+    ) -> tuple[int, int, int]:
+        """First and last sentence (exclusive) and the label."""
         other = place
         for _ in range(_RANDOM_DOCUMENT_TRIES):
             other = self._draw.below(len(self._order))
@@ -187,21 +197,15 @@ class ReferenceBuilder:
         begin, end = self._bounds(other)
         begin += self._draw.below(end - begin)
         stop = bisect_left(self._starts, self._starts[begin] + wanted, begin + 1, end)
-        self._count_random(place, other, first, (begin, stop))
-        return begin, stop
-
-    def _count_random(
-        self, place: int, other: int, first: tuple[int, int], second: tuple[int, int]
-    ) -> None:
-        self.counts["random_next"] += 1
         if other == place:
-            self.counts["random_from_own_document"] += 1
-            self.counts["self_pairs"] += second[0] < first[1] and first[0] < second[1]
-            self.counts["adjacent_pairs_as_random"] += second[0] == first[1]
-        else:
-            digests = self._documents.digests
-            if digests[self._order[place]] == digests[self._order[other]]:
-                self.counts["random_from_copy"] += 1
+            self.counts["own_document_as_next"] += 1
+            self.counts["self_pairs"] += begin < first[1] and first[0] < stop
+            return begin, stop, 0
+        self.counts["random_next"] += 1
+        digests = self._documents.digests
+        copied = digests[self._order[place]] == digests[self._order[other]]
+        self.counts["random_from_copy"] += copied
+        return begin, stop, 1
 
     def _truncate(self, pair: _Pair) -> _Pair:
         """Take tokens off the longer segment, each from a random end, until both fit."""

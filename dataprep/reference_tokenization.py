@@ -8,8 +8,7 @@ final sigma) and stripped of accents, and punctuation is what ASCII or Unicode's
 import re
 import unicodedata
 from array import array
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,11 +43,18 @@ class ReferenceTokenizer:
         special = frozenset(SPECIAL_TOKENS) if literal_special_tokens else frozenset()
         self._ids_of = _Words(vocabulary, lowercase, special)
 
-    def encode(self, sentences: list[str]) -> list[NDArray[np.uint16]]:
-        """The ids of each sentence, [tokens] uint16, not writable; empty if it has no token."""
+    def encode(self, sentences: Sequence[str]) -> tuple[NDArray[np.uint16], NDArray[np.int64]]:
+        """The tokens of n sentences; carriage returns are dropped, as the reference's reader does.
+
+        Returns:
+            tokens of all one after the other [T], and how many each sentence has [n].
+        """
         ids_of = self._ids_of.__getitem__
-        joined = (b"".join(map(ids_of, sentence.split(" "))) for sentence in sentences)
-        return [np.frombuffer(ids, np.uint16) for ids in joined]
+        ids = [
+            b"".join(map(ids_of, sentence.replace("\r", "").split(" "))) for sentence in sentences
+        ]
+        sizes = np.fromiter(map(len, ids), np.int64, len(ids)) // 2
+        return np.frombuffer(b"".join(ids), np.uint16), sizes
 
 
 class _Words(dict[str, bytes]):
@@ -124,33 +130,3 @@ class _Separated(dict[str, str]):
         punctuation = character in _ASCII_PUNCTUATION or unicodedata.category(character)[0] == "P"
         self[character] = f" {character} " if punctuation else character
         return self[character]
-
-
-def read_reference_documents(path: Path) -> Iterator[list[str]]:
-    """The documents of one text part as the reference sees them, as lists of sentences.
-
-    A line of white space ends a document. Lines end at a newline only and carriage returns are
-    dropped wherever they stand, as TensorFlow's reader does; ``text_stages.read_parts`` takes a
-    carriage return for the end of a line.
-
-    Raises:
-        ValueError: the file is not UTF-8.
-    """
-    sentences: list[str] = []
-    position = 0
-    with path.open("rb") as lines:
-        for line in lines:
-            try:
-                text = line.decode().replace("\r", "").rstrip("\n")
-            except UnicodeDecodeError as error:
-                raise ValueError(
-                    f"{path}: not UTF-8 at byte {position + error.start}; convert the file"
-                ) from None
-            position += len(line)
-            if text.strip():
-                sentences.append(text)
-            elif sentences:
-                yield sentences
-                sentences = []
-    if sentences:
-        yield sentences

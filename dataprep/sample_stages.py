@@ -4,20 +4,27 @@ Each reads the folder of the one before and leaves a folder with a manifest.
 """
 
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from dataprep.blocks import SampleBlock
 from dataprep.engine import SERIAL, EngineConfig, Job, run_jobs, stage_inputs
 from dataprep.holdout import HoldOut
+from dataprep.imports import ImportConfig, Widths, import_file, import_widths
 from dataprep.manifest import FileEntry, Manifest, read_manifest
 from dataprep.parts import TextParts
 from dataprep.presort import PresortConfig, presort
-from dataprep.samples import SampleBuilder, SamplesConfig
+from dataprep.progress import advance
+from dataprep.reference import ReferenceBuilder
+from dataprep.reference_tokenization import ReferenceTokenizer
+from dataprep.samples import SampleBuilder, SamplesConfig, TokenizedDocuments
 from dataprep.shards import Shard, ShardHeader, ShardWriter
+from dataprep.storage import file_sha256
 from dataprep.tokenization import (
     VOCABULARY_NAME,
     SentenceTokenizer,
@@ -25,7 +32,7 @@ from dataprep.tokenization import (
     load_vocabulary,
     save_vocabulary,
 )
-from dataprep.tokenized import tokenise_parts
+from dataprep.tokenized import Tokenizer, tokenise_parts
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,10 @@ class Recipe:
     holdout: HoldOut
     seed: int
     builder: str = "fast"
+
+    def __post_init__(self) -> None:
+        if self.builder not in METHODS:
+            raise ValueError(f"builder '{self.builder}'; choose one of: {', '.join(METHODS)}")
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -89,7 +100,8 @@ def make_samples(
         target = folder / f"part-{number:05d}.h5"
         run = partial(_sample_part, group, target, recipe, number)
         inputs = stage_inputs("samples", recipe.settings, recipe.seed, [number, *group.digests])
-        jobs.append(Job(target.name, run, inputs))
+        size = sum(path.stat().st_size for path in group.paths)
+        jobs.append(Job(target.name, run, inputs, size))
     entries = run_jobs(folder, jobs, engine)
     return _finish_shards(
         folder,
@@ -104,12 +116,13 @@ def make_shard(parts: TextParts, target: Path, recipe: Recipe) -> FileEntry:
 
 
 def _sample_part(parts: TextParts, target: Path, recipe: Recipe, number: int) -> list[FileEntry]:
+    method = METHODS[recipe.builder]
+    tokenizer = method.tokenizer(recipe.vocabulary, recipe.lowercase)
     counts: Counter[str] = Counter()
-    encode = SentenceTokenizer(recipe.vocabulary, recipe.lowercase).encode
-    unknown = recipe.vocabulary.id("[UNK]")
-    documents = tokenise_parts(parts.paths, encode, unknown, recipe.holdout.takes, counts)
+    documents = tokenise_parts(parts.paths, tokenizer, recipe.holdout.takes, counts)
+    counts["unknown_tokens"] = int((documents.tokens == recipe.vocabulary.id("[UNK]")).sum())
     try:
-        builder = SampleBuilder(documents, recipe.vocabulary, recipe.config, (recipe.seed, number))
+        builder = method.builder(documents, recipe, number)
     except ValueError as error:
         raise ValueError(f"{parts.paths[0]}: {error}") from None
     with ShardWriter(target, recipe.header(parts.sources)) as writer:
@@ -117,19 +130,81 @@ def _sample_part(parts: TextParts, target: Path, recipe: Recipe, number: int) ->
             writer.write_document(digest)
         for block in builder.blocks():
             writer.write_block(block)
+            advance(samples=len(block))
     counts.update(builder.counts)
     return [replace(writer.entry, counts={**counts, **writer.entry.counts})]
+
+
+class _Builder(Protocol):
+    counts: Counter[str]
+
+    def blocks(self) -> Iterator[SampleBlock]: ...
+
+
+@dataclass(frozen=True)
+class _Method:
+    tokenizer: Callable[[Vocabulary, bool], Tokenizer]
+    builder: Callable[[TokenizedDocuments, Recipe, int], _Builder]
+
+
+def _fast(documents: TokenizedDocuments, recipe: Recipe, number: int) -> SampleBuilder:
+    return SampleBuilder(documents, recipe.vocabulary, recipe.config, (recipe.seed, number))
+
+
+def _reference(documents: TokenizedDocuments, recipe: Recipe, number: int) -> ReferenceBuilder:
+    # MLPerf gives every part its own seed
+    return ReferenceBuilder(documents, recipe.vocabulary, recipe.config, recipe.seed + number)
+
+
+METHODS = {
+    "fast": _Method(SentenceTokenizer, _fast),
+    "reference": _Method(ReferenceTokenizer, _reference),
+}
+
+
+def make_import(
+    sources: Sequence[Path],
+    folder: Path,
+    vocabulary: Vocabulary,
+    config: ImportConfig,
+    engine: EngineConfig = SERIAL,
+) -> Manifest:
+    """Import records that other programs wrote, a shard a file; like ``make_samples`` from then on.
+
+    Raises:
+        ValueError: see ``imports.import_widths`` and ``imports.import_file``.
+    """
+    widths = import_widths(sources, config)
+    digests = [file_sha256(path) for path in sources]
+    settings = {**asdict(config), "vocabulary_sha256": vocabulary.sha256, "builder": "imported"}
+    jobs = []
+    for number, (source, digest) in enumerate(zip(sources, digests, strict=True)):
+        target = folder / f"part-{number:05d}.h5"
+        run = partial(_import, source, target, vocabulary, widths, config)
+        inputs = stage_inputs("import", settings, 0, [number, *widths, digest])
+        jobs.append(Job(target.name, run, inputs, source.stat().st_size))
+    entries = run_jobs(folder, jobs, engine)
+    named = {path.name: digest for path, digest in zip(sources, digests, strict=True)}
+    return _finish_shards(folder, Manifest("samples", 0, settings, named, entries), vocabulary)
+
+
+def _import(
+    source: Path, target: Path, vocabulary: Vocabulary, widths: Widths, config: ImportConfig
+) -> list[FileEntry]:
+    return [import_file(source, target, vocabulary, widths, config)]
 
 
 def make_stripes(source: Path, folder: Path, config: PresortConfig, seed: int) -> Manifest:
     """Sort all samples of a folder of shards by length and deal them into stripes."""
     before = read_manifest(source, ("samples",))
     run = partial(presort, [source / entry.file for entry in before.files], folder, config, seed)
-    inputs = stage_inputs("presort", asdict(config), seed, [entry.sha256 for entry in before.files])
+    inputs = stage_inputs(
+        "presort", config.settings, seed, [entry.sha256 for entry in before.files]
+    )
     entries = run_jobs(folder, [Job("presort", run, inputs)], SERIAL)
     return _finish_shards(
         folder,
-        Manifest("presort", seed, asdict(config), before.file_digests, entries),
+        Manifest("presort", seed, config.settings, before.file_digests, entries),
         load_vocabulary(source / VOCABULARY_NAME),
     )
 

@@ -16,16 +16,15 @@ made; a document's samples are found by following from each to where the next on
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.blocks import SampleBlock, UInt16Array, offsets_of, ragged_range
+from dataprep.blocks import Sample, SampleBlock, UInt16Array, offsets_of, ragged_range
 from dataprep.draws import UInt64Array, below, draw, happens, heads, seed_key
 from dataprep.lengths import Int64Array
 from dataprep.masking import Masker
-from dataprep.shards import Sample
 from dataprep.tokenization import Vocabulary
 
 SPECIAL_POSITIONS = 3  # [CLS] first [SEP] second [SEP]
@@ -107,8 +106,14 @@ class _Pairs(NamedTuple):
 
     def part(self, start: int, stop: int) -> "_Pairs":
         """Samples start <= i < stop."""
-        fields: tuple[Any, ...] = self
-        return _Pairs(*(field[start:stop] for field in fields))
+        return _Pairs(
+            self.keys[start:stop],
+            self.first[start:stop],
+            self.first_length[start:stop],
+            self.second[start:stop],
+            self.second_length[start:stop],
+            self.labels[start:stop],
+        )
 
 
 class SampleBuilder:
@@ -158,7 +163,7 @@ class SampleBuilder:
     def build(self) -> Iterator[Sample]:
         """All samples, in the order of duplicates and documents."""
         for block in self.blocks():
-            yield from _one_by_one(block)
+            yield from block.samples()
 
     def blocks(self) -> Iterator[SampleBlock]:
         """The samples of ``build``, many at once."""
@@ -252,7 +257,9 @@ class SampleBuilder:
         bits = draw(np.repeat(draw(pairs.keys, _FATE), counts), positions)
         tokens[masked] = self._masker.replacements(bits, labels)
         self.counts.update(
-            samples=len(lengths), random_next=int(pairs.labels.sum()), masked_tokens=len(labels)
+            samples=len(lengths),
+            random_next=int(pairs.labels.sum()),
+            masked_tokens=len(positions),
         )
         return SampleBlock(
             tokens=tokens,
@@ -272,20 +279,6 @@ class SampleBuilder:
             [pairs.first_length + 1, pairs.second_length + 1, np.ones_like(pairs.first)], axis=1
         )
         return ragged_range(starts.ravel(), lengths.ravel())
-
-
-def _one_by_one(block: SampleBlock) -> Iterator[Sample]:
-    """The samples of a block, as views."""
-    tokens, masked = block.token_offsets.tolist(), block.mlm_offsets.tolist()
-    for i in range(len(block)):
-        chosen = slice(masked[i], masked[i + 1])
-        yield Sample(
-            tokens=block.tokens[tokens[i] : tokens[i + 1]],
-            second_segment_start=int(block.second_segment_start[i]),
-            mlm_positions=block.mlm_positions[chosen],
-            mlm_labels=block.mlm_ids[chosen],
-            next_sentence_label=int(block.next_sentence_label[i]),
-        )
 
 
 def _follow(successors: Int64Array) -> Int64Array:

@@ -28,13 +28,13 @@ import tempfile
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, NamedTuple, Self
+from typing import IO, Any, Self
 
 import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.blocks import SampleBlock
+from dataprep.blocks import Sample, SampleBlock, UInt16Array
 from dataprep.manifest import FileEntry
 from dataprep.storage import fetched, is_local, replacing
 
@@ -49,23 +49,9 @@ FIELDS: dict[str, str] = {
     "mlm_offsets": "<u8",
     "document_md5s": "<u1",
 }
+_ROW_FIELDS = ("second_segment_start", "next_sentence_label")
 _COPY_BYTES = 1 << 22
 _NOT_WHOLE = "not a whole shard of this project; delete it and run its stage again"
-UInt16Array = NDArray[np.uint16]
-
-
-class Sample(NamedTuple):
-    """One training sample of S tokens, P of them masked.
-
-    ``tokens`` [S] and ``mlm_positions``, ``mlm_labels`` [P] are uint16; ``second_segment_start`` is
-    where segment 1 starts; ``next_sentence_label`` is 1 if the second segment is random.
-    """
-
-    tokens: UInt16Array
-    second_segment_start: int
-    mlm_positions: UInt16Array
-    mlm_labels: UInt16Array
-    next_sentence_label: int
 
 
 @dataclass(frozen=True)
@@ -237,7 +223,8 @@ class Shard:
     def _check_offsets(self) -> None:
         for name, content in (("token_offsets", "tokens"), ("mlm_offsets", "mlm_ids")):
             offsets = self._fields[name]
-            if len(offsets) != len(self) + 1 or offsets[-1] != len(self._fields[content]):
+            ends = (0, len(self._fields[content]))
+            if len(offsets) != len(self) + 1 or (offsets[0], offsets[-1]) != ends:
                 raise ValueError(f"{self.path}: {name} do not fit {content}; run its stage again")
 
     def __len__(self) -> int:
@@ -254,6 +241,20 @@ class Shard:
             mlm_positions=fields["mlm_positions"][mlm_first:mlm_last],
             mlm_labels=fields["mlm_ids"][mlm_first:mlm_last],
             next_sentence_label=int(fields["next_sentence_label"][row]),
+        )
+
+    def block(self, first: int, last: int) -> SampleBlock:
+        """The samples of rows first <= row < last; all but the offsets are views of the map."""
+        rows = {name: self._fields[name][first:last] for name in _ROW_FIELDS}
+        tokens = self._fields["token_offsets"][first : last + 1].astype(np.int64)
+        mlm = self._fields["mlm_offsets"][first : last + 1].astype(np.int64)
+        return SampleBlock(
+            tokens=self._fields["tokens"][tokens[0] : tokens[-1]],
+            token_offsets=tokens - tokens[0],
+            mlm_positions=self._fields["mlm_positions"][mlm[0] : mlm[-1]],
+            mlm_ids=self._fields["mlm_ids"][mlm[0] : mlm[-1]],
+            mlm_offsets=mlm - mlm[0],
+            **rows,
         )
 
     def lengths(self) -> UInt16Array:

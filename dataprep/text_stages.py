@@ -7,15 +7,18 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from dataprep.documents import Document, DocumentReader
 from dataprep.engine import SERIAL, EngineConfig, Job, run_jobs, stage_inputs
 from dataprep.manifest import FileEntry, Manifest, read_manifest
 from dataprep.parts import deal_parts
-from dataprep.sentences import SentencesConfig, build_splitter
+from dataprep.progress import advance
+from dataprep.punkt_training import train_punkt
+from dataprep.sentences import PUNKT_FILES, SentencesConfig, build_splitter
 from dataprep.storage import file_sha256, replacing
 
 
@@ -58,7 +61,8 @@ def make_documents(
         run = partial(_deal_documents, members, targets, format)
         names = [digests[str(path)] for path in members]
         inputs = stage_inputs("documents", [format, targets[0].name, group.parts], 0, names)
-        jobs.append(Job(f"documents-{number:05d}", run, inputs))
+        size = sum(path.stat().st_size for path in members)
+        jobs.append(Job(f"documents-{number:05d}", run, inputs, size))
     entries = run_jobs(folder, jobs, engine)
     return Manifest("documents", 0, settings, digests, entries).write(folder)
 
@@ -75,6 +79,7 @@ def _deal_documents(
                 line = json.dumps(asdict(document), ensure_ascii=False)
                 streams[number % len(targets)].write(line + "\n")
                 counts[number % len(targets)]["documents"] += 1
+                advance(documents=1)
         if counts[-1]["documents"] < 2:
             total = sum(count["documents"] for count in counts)
             raise ValueError(
@@ -100,28 +105,56 @@ def make_sentences(
 ) -> Manifest:
     """Split documents into sentences, one a line, an empty line between documents.
 
-    This is the form of MLPerf's text parts.
+    This is the form of MLPerf's text parts. Where punkt needs a model and none is given, one is
+    trained on the documents first, into the folder ``punkt`` of this one.
     """
-    build_splitter(config)  # refuses a wrong configuration before any work
     before = read_manifest(source, ("documents",))
-    settings = {key: str(value) for key, value in asdict(config).items()}
+    settings: dict[str, Any] = {"splitter": config.splitter}
+    if config.splitter == "punkt" and config.punkt_dir is None:
+        config = replace(config, punkt_dir=folder / "punkt")
+        settings["punkt_megabytes"] = config.punkt_megabytes
+        _make_punkt([source / e.file for e in before.files], before, folder / "punkt", config)
+    build_splitter(config)  # refuses a wrong configuration before any work
+    if config.punkt_dir is not None:
+        settings["punkt_sha256"] = [file_sha256(config.punkt_dir / name) for name in PUNKT_FILES]
     jobs = []
     for entry in before.files:
         target = folder / f"{Path(entry.file).stem}.txt"
         run = partial(_split_part, source / entry.file, target, config)
         inputs = stage_inputs("sentences", settings, 0, [entry.sha256])
-        jobs.append(Job(target.name, run, inputs))
+        jobs.append(Job(target.name, run, inputs, entry.bytes))
     entries = run_jobs(folder, jobs, engine)
     return Manifest("sentences", 0, settings, before.file_digests, entries).write(folder)
+
+
+def _make_punkt(
+    sources: Sequence[Path], before: Manifest, folder: Path, config: SentencesConfig
+) -> None:
+    run = partial(_train_punkt, sources, folder, config.punkt_megabytes)
+    digests = [entry.sha256 for entry in before.files]
+    inputs = stage_inputs("punkt", config.punkt_megabytes, 0, digests)
+    run_jobs(folder, [Job("punkt", run, inputs)], SERIAL)
+
+
+def _train_punkt(sources: Sequence[Path], folder: Path, megabytes: float) -> list[FileEntry]:
+    train_punkt((text for source in sources for text in _texts(source)), folder, megabytes)
+    return [text_entry(name, folder / name, Counter()) for name in PUNKT_FILES]
+
+
+def _texts(source: Path) -> Iterator[str]:
+    with source.open(encoding="utf-8") as lines:
+        for line in lines:
+            text: str = json.loads(line)["text"]
+            advance(bytes=len(line), documents=1)
+            yield text
 
 
 def _split_part(source: Path, target: Path, config: SentencesConfig) -> list[FileEntry]:
     split = build_splitter(config)
     counts: Counter[str] = Counter()
     with replacing(target) as temporary:
-        with source.open(encoding="utf-8") as lines, temporary.open("w", encoding="utf-8") as out:
-            for line in lines:
-                sentences = split(json.loads(line)["text"])
+        with temporary.open("w", encoding="utf-8") as out:
+            for sentences in map(split, _texts(source)):
                 if not sentences:
                     counts["documents_without_sentences"] += 1
                     continue

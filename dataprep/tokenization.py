@@ -17,7 +17,7 @@ from dataprep.storage import replacing
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # as in the reference's tokenization.py: a longer word becomes [UNK]
 MAX_WORD_CHARACTERS = 200
-_MAX_VOCABULARY = 1 << 16  # token ids are stored as u2
+MAX_VOCABULARY = 1 << 16  # token ids are stored as u2
 VOCABULARY_NAME = "vocab.txt"  # beside the shards that were made with it
 # what stands between blanks, ASCII punctuation by itself: a cut at either never cuts a token
 _PIECE = re.compile(r"[!-/:-@\[-`{-~\n]|[^ !-/:-@\[-`{-~\n]+")
@@ -71,8 +71,8 @@ def load_vocabulary(path: Path) -> Vocabulary:
     for token in SPECIAL_TOKENS:
         if token not in seen:
             raise ValueError(f"{path}: no {token} among {len(lines)} tokens; give BERT's vocab.txt")
-    if len(lines) > _MAX_VOCABULARY:
-        raise ValueError(f"{path}: {len(lines)} tokens, at most {_MAX_VOCABULARY} fit the shards")
+    if len(lines) > MAX_VOCABULARY:
+        raise ValueError(f"{path}: {len(lines)} tokens, at most {MAX_VOCABULARY} fit the shards")
     content = "".join(f"{token}\n" for token in lines)
     return Vocabulary(tuple(lines), hashlib.sha256(content.encode()).hexdigest())
 

@@ -3,23 +3,29 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from dataprep.blocks import UInt16Array, offsets_of
 from dataprep.lengths import Int64Array
 from dataprep.parts import document_md5, read_parts
+from dataprep.progress import advance
 from dataprep.samples import TokenizedDocuments
 
-# sentences -> tokens of all, one after the other [T], and how many each sentence has
-Encode = Callable[[Sequence[str]], tuple[UInt16Array, Int64Array]]
 _BATCH_CHARACTERS = 1 << 18  # tokenised at once, of however many documents
+
+
+class Tokenizer(Protocol):
+    """What makes tokens of sentences."""
+
+    def encode(self, sentences: Sequence[str]) -> tuple[UInt16Array, Int64Array]:
+        """The tokens of n sentences one after the other [T], and how many each has [n]."""
 
 
 def tokenise_parts(
     sources: Sequence[Path],
-    encode: Encode,
-    unknown: int,
+    tokenizer: Tokenizer,
     takes: Callable[[str], bool],
     counts: Counter[str],
 ) -> TokenizedDocuments:
@@ -27,8 +33,7 @@ def tokenise_parts(
 
     Args:
         sources: text parts: a sentence a line, an empty line between documents.
-        encode: the tokens of many sentences, such as ``SentenceTokenizer.encode``.
-        unknown: the token that stands for what is not in the vocabulary; it is counted.
+        tokenizer: of their sentences.
         takes: whether the document with this md5 is taken.
         counts: what was taken and left out is added here.
     """
@@ -42,10 +47,11 @@ def tokenise_parts(
                 counts["documents_not_taken"] += 1
                 continue
             names.append(name)
+            advance(documents=1, bytes=sum(map(len, document)))
             read_sizes.append(len(document))
             yield from document
 
-    batches = [encode(batch) for batch in _batches(sentences())]
+    batches = [tokenizer.encode(batch) for batch in _batches(sentences())]
     tokens = np.concatenate([np.zeros(0, np.uint16), *(batch for batch, _ in batches)])
     sizes = np.concatenate([np.zeros(0, np.int64), *(sizes for _, sizes in batches)])
     owners = np.repeat(np.arange(len(names)), read_sizes)[sizes > 0]
@@ -57,7 +63,6 @@ def tokenise_parts(
         documents_without_tokens=len(names) - len(digests),
         documents_copied=len(digests) - len(set(digests)),
         sentences_without_tokens=len(sizes) - len(owners),
-        unknown_tokens=int((tokens == unknown).sum()),
     )
     return TokenizedDocuments(
         tokens=tokens,

@@ -50,10 +50,10 @@ def build_clipping(mode: str, max_norm: float) -> Clip:
 def clip_factor(norm: Tensor, bound: float) -> Tensor:
     """What to multiply by so that the norm is at most ``bound``: min(1, bound / norm).
 
-    Exactly 1 for an infinite bound; a norm that is not finite gives 0 or NaN, so what is not finite
-    stays so.
+    Exactly 1 for an infinite bound. A norm that is not finite gives 1 too: the elements that made
+    it so stay as they are, and no other becomes like them or 0.
     """
-    return torch.clamp(bound / norm, max=1.0)
+    return torch.where(torch.isfinite(norm), torch.clamp(bound / norm, max=1.0), 1.0)
 
 
 def scale_to_norm(tensors: Iterable[Tensor], bound: float) -> Tensor:

@@ -23,7 +23,8 @@ class StepRecord:
         clipped_share: of the buckets that a rank clipped before the reduction, mean over ranks.
         seconds: since training began.
         data_seconds: waited for the batch, on rank 0 as the next three.
-        backward_seconds: from the start of the last micro-batch's pass to its last gradient.
+        backward_seconds: from the start of the last micro-batch's backward pass to its last
+            gradient.
         all_reduce_seconds: during which an all-reduce of gradients was under way.
         exposed_seconds: of all-reduce after the last gradient, hidden by nothing.
         step_seconds: the whole step, waiting included.

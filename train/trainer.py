@@ -186,8 +186,8 @@ class Learner:
             raise ValueError(f"{where} with a loss scale of {self.precision.scale:g}, the least")
         if self._skipped_in_a_row >= self._max_skipped:
             raise ValueError(
-                f"{where}, for the {self._skipped_in_a_row}th time in a row "
-                f"(train.max_skipped_steps); lower optimizer.learning_rate"
+                f"{where}, {self._skipped_in_a_row} times in a row (train.max_skipped_steps); "
+                "lower optimizer.learning_rate"
             )
         self.precision.update(finite=False)
 

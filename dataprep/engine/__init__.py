@@ -18,6 +18,7 @@ from dataprep.engine.receipts import (
 )
 from dataprep.engine.spark import run_spark
 from dataprep.manifest import MANIFEST_NAME, FileEntry
+from dataprep.progress import Meter, reporting
 from dataprep.storage import only_user, remove_stale
 
 SERIAL = EngineConfig("serial")
@@ -44,8 +45,7 @@ def run_jobs(folder: Path, jobs: Sequence[Job], config: EngineConfig) -> list[Fi
                 # the folder is unfinished until its manifest is written anew
                 (folder / MANIFEST_NAME).unlink(missing_ok=True)
                 remove_stale(folder)
-                for job, entries in build_engine(config, len(todo))(folder, todo):
-                    made[job.name] = entries
+                made |= _run(folder, todo, config)
         except BaseException:
             if remove_if_empty(folder) and parent_is_new:
                 with suppress(OSError):
@@ -54,6 +54,15 @@ def run_jobs(folder: Path, jobs: Sequence[Job], config: EngineConfig) -> list[Fi
     entries = [entry for job in jobs for entry in made[job.name] or []]
     remove_left_over(folder, jobs, earlier - {entry.file for entry in entries})
     return entries
+
+
+def _run(folder: Path, jobs: Sequence[Job], config: EngineConfig) -> dict[str, list[FileEntry]]:
+    made = {}
+    with Meter(folder.name, len(jobs), sum(job.bytes for job in jobs)) as meter:
+        for job, entries in build_engine(config, len(jobs))(folder, jobs, meter):
+            made[job.name] = entries
+            meter.job_done()
+    return made
 
 
 def build_engine(config: EngineConfig, jobs: int) -> Engine:
@@ -70,10 +79,14 @@ def build_engine(config: EngineConfig, jobs: int) -> Engine:
     if config.name not in engines:
         raise ValueError(f"engine '{config.name}'; choose one of: {', '.join(engines)}")
     alone = config.name == "processes" and (config.workers == 1 or jobs == 1)
-    return engines["serial" if alone or jobs == 0 else config.name]
+    return engines["serial" if alone else config.name]
 
 
-def run_serial(folder: Path, jobs: Sequence[Job]) -> Iterator[tuple[Job, list[FileEntry]]]:
+def run_serial(
+    folder: Path, jobs: Sequence[Job], meter: Meter
+) -> Iterator[tuple[Job, list[FileEntry]]]:
     """One after the other, in this process."""
     for job in jobs:
-        yield job, perform(folder, job)
+        with reporting(meter.advance):
+            entries = perform(folder, job)
+        yield job, entries

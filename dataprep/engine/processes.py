@@ -4,19 +4,22 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 from dataprep.engine.jobs import Job
 from dataprep.engine.receipts import perform
 from dataprep.manifest import FileEntry
+from dataprep.progress import Meter, reporting
 
 
 def run_processes(
-    folder: Path, jobs: Sequence[Job], workers: int
+    folder: Path, jobs: Sequence[Job], meter: Meter, workers: int
 ) -> Iterator[tuple[Job, list[FileEntry]]]:
     """At most ``workers`` at once, a fresh process for each job.
 
@@ -39,8 +42,12 @@ def run_processes(
                 running[receiver] = (job, process)
             for ready in wait(list(running)):
                 assert isinstance(ready, Connection)
+                answer = _receive(ready)
+                if isinstance(answer, Counter):
+                    meter.advance(answer)
+                    continue
                 job, process = running.pop(ready)
-                yield job, _result(job, process, ready)
+                yield job, _result(job, process, answer)
     finally:
         for _, process in running.values():
             process.terminate()
@@ -50,11 +57,14 @@ def run_processes(
 def _work(folder: Path, job: Job, sender: Connection) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     answer: list[FileEntry] | Exception
-    try:
-        answer = perform(folder, job)
-    except (ValueError, OSError) as error:
-        answer = error
     with suppress(BrokenPipeError):  # nobody is waiting any more
+        try:
+            with reporting(sender.send):
+                answer = perform(folder, job)
+        except (ValueError, OSError) as error:
+            if isinstance(error, BrokenPipeError):
+                raise
+            answer = error
         sender.send(answer)
 
 
@@ -66,10 +76,13 @@ def _end_with_parent() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _result(job: Job, process: BaseProcess, receiver: Connection) -> list[FileEntry]:
-    answer = None
-    with suppress(EOFError):  # the process ended without a word
-        answer = receiver.recv()
+def _receive(receiver: Connection) -> Any:
+    """A worker's progress, entries or error; None if it ended without a word."""
+    with suppress(EOFError):
+        return receiver.recv()
+
+
+def _result(job: Job, process: BaseProcess, answer: Any) -> list[FileEntry]:
     process.join()
     if isinstance(answer, Exception):
         raise answer

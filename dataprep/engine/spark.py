@@ -13,12 +13,13 @@ from dataprep.commandline import describe
 from dataprep.engine.jobs import Job
 from dataprep.engine.receipts import done, perform
 from dataprep.manifest import FileEntry
+from dataprep.progress import Meter
 
 
 def run_spark(
-    folder: Path, jobs: Sequence[Job], master: str
+    folder: Path, jobs: Sequence[Job], meter: Meter, master: str
 ) -> Iterator[tuple[Job, list[FileEntry]]]:
-    """Every job is a task of its own.
+    """Every job is a task of its own. The meter learns of them when all have ended.
 
     Folders must be reachable from all workers under the same name: a shared file system, or a URL
     that fsspec knows. The package itself is sent along.

@@ -5,6 +5,8 @@ from typing import Literal
 
 from optim.clipping import CLIP_MODES
 
+_MAX_BUCKET_MB = 1 << 20  # a TiB; DDP keeps the size in bytes as a 64-bit number
+
 
 @dataclass(frozen=True)
 class SyncConfig:
@@ -19,7 +21,8 @@ class SyncConfig:
             overlaps), global_after (the reduced gradient to C) or none
         max_norm: the bound C on the norm of the whole gradient
         clip_accumulated: with bucket_before and several micro-batches, clip the accumulated bucket
-            (true) or each micro-batch's (false)
+            (true) or each micro-batch's (false: the norm of their sum is then bounded by C times
+            the number of micro-batches)
         wire: number format of gradients on their way: fp32, fp16 or bf16 (NCCL only)
         normalisation: what losses are divided by: global (masked tokens of the step over all ranks)
             or rank (each rank's own)
@@ -34,8 +37,11 @@ class SyncConfig:
     normalisation: Literal["global", "rank"] = "global"
 
     def __post_init__(self) -> None:
-        if not self.bucket_cap_mb > 0:
-            raise ValueError(f"sync.bucket_cap_mb {self.bucket_cap_mb} must be above 0")
+        if not 0 < self.bucket_cap_mb <= _MAX_BUCKET_MB:
+            raise ValueError(
+                f"sync.bucket_cap_mb {self.bucket_cap_mb} must be above 0 and at most "
+                f"{_MAX_BUCKET_MB}"
+            )
         if not self.max_norm > 0:
             raise ValueError(
                 f"sync.max_norm {self.max_norm} must be above 0; sync.clip none does not clip"

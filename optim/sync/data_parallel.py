@@ -47,6 +47,7 @@ class DataParallel(ABC):
         loss = stats.loss(counts)
         if self._config.normalisation == "global":
             loss = loss * self._world_size  # the ranks' gradients are averaged, losses summed
+        self._timer.begin()  # the last micro-batch's pass is the one that is timed
         (loss * self._precision.scale).backward()
         return stats.detach()
 

@@ -34,7 +34,6 @@ class FlatSync(DataParallel):
         counts = self._counts(micro_batches)
         total: Any = None
         for batch in micro_batches:
-            self._timer.begin()
             stats = self._backward(self._model, batch, counts)
             total = stats if total is None else total + stats
         gradients = self._gradients()

@@ -103,7 +103,6 @@ class DDPSync(DataParallel):
             if not self._config.clip_accumulated:
                 self._keep_clipped()
             total = stats if total is None else total + stats
-        self._timer.begin()
         stats = self._backward(self._ddp, micro_batches[-1], counts)
         self._buckets.drop_kept()
         self._take_scale_out()

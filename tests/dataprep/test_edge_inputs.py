@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dataprep.blocks import Sample
 from dataprep.holdout import HoldOut
 from dataprep.parts import TextParts, given_parts, read_parts, stage_parts
 from dataprep.sample_stages import Recipe, make_samples
 from dataprep.samples import SamplesConfig
 from dataprep.sentences import SentencesConfig
-from dataprep.shards import Sample, Shard
+from dataprep.shards import Shard
 from dataprep.text_stages import make_documents, make_sentences
 from dataprep.tokenization import SentenceTokenizer, Vocabulary, load_vocabulary
 from dataprep.tokenized import tokenise_parts
@@ -99,9 +100,8 @@ def test_documents_without_tokens_are_counted(
 ) -> None:
     parts = sentences_of(edge(shared_data, "no_tokens"), tmp_path)
     counts: Counter[str] = Counter()
-    encode = SentenceTokenizer(vocabulary, lowercase=True).encode
-    unknown = vocabulary.id("[UNK]")
-    documents = tokenise_parts(parts.paths, encode, unknown, lambda md5: True, counts)
+    tokenizer = SentenceTokenizer(vocabulary, lowercase=True)
+    documents = tokenise_parts(parts.paths, tokenizer, lambda md5: True, counts)
     assert counts["documents_without_tokens"] == counts["sentences_without_tokens"] == 2
     assert [vocabulary.tokens[token] for token in documents.tokens] == ["the", "cat", "sat", "."]
     with pytest.raises(ValueError, match=REFUSED):

@@ -186,7 +186,7 @@ def test_all_engines_give_the_same_bytes_also_in_a_remote_folder(
     ):
         done = subprocess.run(
             [sys.executable, "-m", "dataprep", "run", "--sources", f'["{corpus}"]',
-             "--vocabulary", vocabulary, "--output", str(output), "--parts", "3",
+             "--vocab", vocabulary, "--output", str(output), "--parts", "3",
              "--evaluation_documents", "6", "--evaluation_samples", "10",
              "--sentences.splitter", "lines", "--samples.max_seq_length", "64",
              "--samples.max_predictions", "10", "--samples.dupe_factor", "2", "--stripes", "3",

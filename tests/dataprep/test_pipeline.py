@@ -12,15 +12,15 @@ import pytest
 
 from dataprep.engine import EngineConfig
 from dataprep.holdout import draw_holdout
-from dataprep.inspection import show_sample, verify_folder
+from dataprep.inspection import show_sample
 from dataprep.manifest import FileEntry, Manifest, read_manifest
 from dataprep.parts import document_md5, read_parts, stage_parts
 from dataprep.pipeline import PipelineConfig, run_pipeline
-from dataprep.presort import PresortConfig, sorted_order
 from dataprep.samples import SamplesConfig
 from dataprep.sentences import SentencesConfig
 from dataprep.shards import Shard
 from dataprep.text_stages import make_sentences
+from dataprep.verification import verify_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 TWO = EngineConfig("processes", workers=2)
@@ -29,7 +29,7 @@ TWO = EngineConfig("processes", workers=2)
 def settings(corpus: Path, vocabulary: Path, output: Path, **changes: object) -> PipelineConfig:
     config = PipelineConfig(
         sources=[str(corpus)],
-        vocabulary=str(vocabulary),
+        vocab=str(vocabulary),
         output=str(output),
         parts=3,
         evaluation_documents=6,
@@ -166,18 +166,6 @@ def test_the_evaluation_set_has_the_wanted_size(prepared: Path) -> None:
     assert read_manifest(prepared / "evaluation").samples == 10
 
 
-def test_presort_picks_evenly_and_shuffles_within_a_length() -> None:
-    import numpy as np
-
-    lengths = np.repeat([5, 9], 500)
-    order = sorted_order([lengths], PresortConfig(1, samples=100), seed=1)
-    assert sorted(order.tolist()) == list(range(0, 1000, 10))
-    assert order[:50].tolist() != sorted(order[:50].tolist())
-    assert (lengths[order[:50]] == 5).all()
-    with pytest.raises(ValueError, match="2000 samples wanted, the source holds 1000"):
-        sorted_order([lengths], PresortConfig(1, samples=2000), seed=1)
-
-
 def test_inspect_shows_a_sample_in_words(prepared: Path) -> None:
     lines = list(show_sample(prepared / "train", 0))
     assert "masked" in lines[0] and lines[1].startswith("A: [CLS]") and "[SEP]" in lines[2]
@@ -190,7 +178,7 @@ def test_verify_finds_a_changed_byte(
 ) -> None:
     for _ in run_pipeline(settings(corpus_file, vocabulary_file, tmp_path)):
         pass
-    assert len(list(verify_folder(tmp_path / "train"))) == 3
+    assert len(list(verify_folder(tmp_path / "train"))) == 6
     path = tmp_path / "train" / "stripe-00001.h5"
     content = bytearray(path.read_bytes())
     sample = Shard(path).sample(3).tokens.tobytes()
@@ -217,7 +205,7 @@ def dataprep(*arguments: object) -> subprocess.CompletedProcess[str]:
 def test_stages_one_by_one_give_what_run_gives(
     prepared: Path, corpus_file: Path, vocabulary_file: Path, tmp_path: Path
 ) -> None:
-    common = ["--samples.max_seq_length", 64, "--samples.max_predictions", 10]
+    common = ["--max_seq_length", 64, "--max_predictions", 10]
     holdout = tmp_path / "holdout" / "evaluation.md5"
     for arguments in (
         ["documents", "--sources", f'["{corpus_file}"]', "--output", tmp_path / "documents",
@@ -227,12 +215,15 @@ def test_stages_one_by_one_give_what_run_gives(
         ["holdout", "--input", tmp_path / "sentences", "--output", tmp_path / "holdout",
          "--documents", 6],
         ["samples", "--input", tmp_path / "sentences", "--output", tmp_path / "samples",
-         "--vocabulary", vocabulary_file, "--holdout", holdout, *common,
-         "--samples.dupe_factor", 2],
+         "--vocab", vocabulary_file, "--holdout", holdout, *common,
+         "--dupe_factor", 2],
         ["presort", "--input", tmp_path / "samples", "--output", tmp_path / "train",
-         "--stripes", 3],
-        ["inspect", "--folder", tmp_path / "train"],
-        ["verify", "--folder", tmp_path / "train"],
+         "--presort.stripes", 3],
+        ["inspect", tmp_path / "train"],
+        ["inspect", tmp_path / "train" / "stripe-00000.h5", "--sample", 1],
+        ["verify", tmp_path / "train", "--samples", tmp_path / "samples", "--holdout", holdout],
+        ["stats", tmp_path / "train", "--png", tmp_path / "lengths.png"],
+        ["export", "--input", tmp_path / "train", "--output", tmp_path / "train.h5"],
     ):  # fmt: skip
         done = dataprep(*arguments)
         assert done.returncode == 0, done.stderr
@@ -254,7 +245,7 @@ def test_a_bad_source_is_one_line_and_leaves_nothing(
     source.write_bytes(content)
     config = tmp_path / "data.yaml"
     config.write_text(
-        f"sources: [{source}]\nvocabulary: {vocabulary_file}\noutput: {tmp_path / 'out'}\n"
+        f"sources: [{source}]\nvocab: {vocabulary_file}\noutput: {tmp_path / 'out'}\n"
     )
     done = dataprep("run", "--config", config)
     assert done.returncode == 2
@@ -276,7 +267,7 @@ def test_a_bad_source_is_one_line_and_leaves_nothing(
         ("max_seq_length: 64\n", "did you mean 'samples.max_seq_length'?"),
         ("parts: [1\n", "data.yaml:2: not YAML"),
         ("just text\n", "no settings in it"),
-        ("parts: 3\n", "missing: --sources, --vocabulary, --output"),
+        ("parts: 3\n", "missing: --sources, --vocab, --output"),
     ],
 )
 def test_a_wrong_configuration_is_one_line(tmp_path: Path, text: str, message: str) -> None:
@@ -288,8 +279,8 @@ def test_a_wrong_configuration_is_one_line(tmp_path: Path, text: str, message: s
 
 def test_unknown_stages_and_options_are_named() -> None:
     done = dataprep("sampels")
-    assert done.returncode == 2 and "no stage 'sampels'; stages: documents" in done.stderr
-    done = dataprep("inspect", "--folder", "x", "--sampel", 1)
+    assert done.returncode == 2 and "no command 'sampels'; commands: run, documents" in done.stderr
+    done = dataprep("inspect", "x", "--sampel", 1)
     assert (
         done.returncode == 2 and "unknown option '--sampel'; did you mean 'sample'" in done.stderr
     )
@@ -308,13 +299,14 @@ def test_help_names_every_setting() -> None:
 def test_no_source_and_the_same_source_twice(
     corpus_file: Path, vocabulary_file: Path, tmp_path: Path
 ) -> None:
-    config = settings(corpus_file, vocabulary_file, tmp_path / "data", sources=[])
-    with pytest.raises(ValueError, match="sources: none given"):
-        next(run_pipeline(config))
-    once = replace(config, sources=[str(corpus_file)])
-    twice = replace(config, sources=[str(corpus_file)] * 2)
-    counts = [next(run_pipeline(one)).counts["documents"] for one in (once, twice, once)]
-    assert counts == [40, 80, 40]
+    for sources, message in (
+        ([], "sources: none given"),
+        ([str(corpus_file)] * 2, "comes twice"),
+        (["no such *.txt"], "'no such \\*.txt' matches no file"),
+    ):
+        config = settings(corpus_file, vocabulary_file, tmp_path / "data", sources=sources)
+        with pytest.raises(ValueError, match=message):
+            next(run_pipeline(config))
 
 
 def test_terminated_it_leaves_no_temporary_file(
@@ -341,7 +333,7 @@ def test_one_document_is_refused_with_the_reason(tmp_path: Path, vocabulary_file
     source = tmp_path / "one.txt"
     source.write_text("the city .\nthe river .\nthe war .\n")
     done = dataprep(
-        "run", "--sources", f'["{source}"]', "--vocabulary", vocabulary_file,
+        "run", "--sources", f'["{source}"]', "--vocab", vocabulary_file,
         "--output", tmp_path / "out", "--parts", 1,
     )  # fmt: skip
     assert done.returncode == 2

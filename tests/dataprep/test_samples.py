@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dataprep.blocks import Sample
 from dataprep.samples import SampleBuilder, SamplesConfig, TokenizedDocuments
-from dataprep.shards import Sample
 from dataprep.tokenization import Vocabulary, load_vocabulary
 
 FIRST_WORD = 7  # ids below are special tokens and punctuation

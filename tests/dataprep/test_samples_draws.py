@@ -6,11 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dataprep.blocks import offsets_of
+from dataprep.blocks import Sample, offsets_of
 from dataprep.draws import draw, seed_key
 from dataprep.masking import Masker
 from dataprep.samples import SampleBuilder, SamplesConfig, TokenizedDocuments
-from dataprep.shards import Sample
 from dataprep.tokenization import Vocabulary, load_vocabulary
 
 CONFIG = SamplesConfig(max_seq_length=64, max_predictions=10, dupe_factor=3)

@@ -7,9 +7,9 @@ import h5py
 import numpy as np
 import pytest
 
-from dataprep.blocks import SampleBlock
+from dataprep.blocks import Sample, SampleBlock
 from dataprep.manifest import FileEntry, Manifest, read_manifest
-from dataprep.shards import Sample, Shard, ShardHeader, ShardWriter
+from dataprep.shards import Shard, ShardHeader, ShardWriter
 from dataprep.storage import replacing
 
 HEADER = ShardHeader(

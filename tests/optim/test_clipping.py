@@ -12,7 +12,7 @@ from ranks import on_ranks
 from bert.batch import Sample, pack
 from bert.config import BertConfig
 from bert.model import BertForPreTraining
-from optim.clipping import build_clipping, clip_factor, scale_to_norm
+from optim.clipping import build_clipping, clip_factor, scale_to_norm, whole_norm
 from optim.communication import CommunicationTimer, check_wire
 from optim.precision import Precision
 from optim.sync import DDPSync, SyncConfig, build_sync
@@ -250,7 +250,8 @@ def test_fp16_finds_its_scale_before_the_run_and_the_bound_scales_with_it() -> N
     first, second = on_ranks(2, half_precision)
     assert first["scale"] == second["scale"] < first["first"]
     assert torch.isfinite(first["fp16"]).all()
-    assert float(first["fp16"].norm()) <= BOUND * 1.001
+    norm = float(first["fp16"].norm())
+    assert norm <= BOUND * 1.001 and norm == pytest.approx(float(first["fp32"].norm()), rel=0.05)
     cosine = torch.nn.functional.cosine_similarity(first["fp16"], first["fp32"], dim=0)
     assert cosine > 0.99
 
@@ -261,8 +262,19 @@ def test_fp16_finds_its_scale_before_the_run_and_the_bound_scales_with_it() -> N
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_what_is_not_finite_stays_so(bad: float) -> None:
     bucket = torch.tensor([1.0, bad, 2.0])
+    assert scale_to_norm([bucket], 0.1) == 1.0
+    assert torch.isfinite(bucket).tolist() == [True, False, True]
+
+
+def test_a_norm_beyond_fp32_does_not_make_zeros_of_a_gradient() -> None:
+    bucket = torch.full((3,), 1e30)
     scale_to_norm([bucket], 0.1)
-    assert not torch.isfinite(bucket).all()
+    assert bucket.all()
+
+
+def test_the_norm_of_a_large_fp32_gradient_is_exact() -> None:
+    large = torch.rand(1 << 24, generator=torch.Generator().manual_seed(0))
+    assert float(whole_norm([large])) == pytest.approx(float(large.double().norm()), rel=1e-7)
 
 
 def test_a_gradient_of_zeros_stays_one() -> None:

@@ -1,5 +1,7 @@
 """The gradient of a step is that of its whole batch, however ranks and micro-batches cut it."""
 
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -100,3 +102,17 @@ def settle_only(rank: int) -> list[torch.Tensor]:
 def test_settling_leaves_weights_gradients_and_random_state() -> None:
     for gradients in on_ranks(2, settle_only):
         assert gradients and not any(one.any() for one in gradients)
+
+
+def slow_forward(rank: int, clip: str) -> float:
+    ours = model()
+    ours.register_forward_pre_hook(lambda *_: time.sleep(0.5))
+    sync = build_sync(SyncConfig(clip=clip), ours, Precision("fp32"))
+    batch = pack(samples())
+    sync.forward_backward([batch, batch])
+    return sync.report()[0].backward
+
+
+@pytest.mark.parametrize("clip", ["global_after", "rank_before"])
+def test_the_forward_pass_is_no_part_of_backwards_time(clip: str) -> None:
+    assert 0 < on_ranks(1, slow_forward, clip)[0] < 0.5

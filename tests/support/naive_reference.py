@@ -128,7 +128,8 @@ def _pairs(documents, number, config, draw):
             first = sum(chunk[:cut], [])
             is_random = len(chunk) == 1 or draw.random() < 0.5
             if is_random:
-                second = _from_elsewhere(documents, number, target - len(first), draw)
+                second, other = _from_elsewhere(documents, number, target - len(first), draw)
+                is_random = other != number
                 position -= len(chunk) - cut
             else:
                 second = sum(chunk[cut:], [])
@@ -151,7 +152,7 @@ def _from_elsewhere(documents, own, wanted, draw):
         second = second + sentence
         if len(second) >= wanted:
             break
-    return second
+    return second, other
 
 
 def _mask(tokens, wanted, words, draw):

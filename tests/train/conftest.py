@@ -16,7 +16,7 @@ def prepared(corpus_file: Path, vocabulary_file: Path, tmp_path_factory) -> Path
     output = tmp_path_factory.mktemp("prepared") / "data"
     config = PipelineConfig(
         sources=[str(corpus_file)],
-        vocabulary=str(vocabulary_file),
+        vocab=str(vocabulary_file),
         output=str(output),
         parts=2,
         evaluation_documents=6,
