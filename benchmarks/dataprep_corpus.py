@@ -42,7 +42,7 @@ def make_text_parts(corpus: Path, folder: Path, size: int, part_size: int) -> Te
     Raises:
         ValueError: no such corpus, or too little text in it.
     """
-    split = build_splitter(SentencesConfig())
+    split = build_splitter(SentencesConfig("rules"))
     paths: list[Path] = []
     lines: list[str] = []
     total = filled = documents = sentences = 0
