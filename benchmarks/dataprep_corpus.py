@@ -42,7 +42,7 @@ def make_text_parts(corpus: Path, folder: Path, size: int, part_size: int) -> Te
     Raises:
         ValueError: no such corpus, or too little text in it.
     """
-    split = build_splitter(SentencesConfig())
+    split = build_splitter(SentencesConfig("rules"))
     paths: list[Path] = []
     lines: list[str] = []
     total = filled = documents = sentences = 0
@@ -55,10 +55,10 @@ def make_text_parts(corpus: Path, folder: Path, size: int, part_size: int) -> Te
             continue
         documents, sentences = documents + 1, sentences + len(found)
         lines += [*found, ""]
-        filled += sum(len(line.encode()) + 1 for line in found) + 1
-        if filled >= part_size or total + filled >= size:
+        filled += sum(len(line.encode()) + 1 for line in [*found, ""])
+        if filled > part_size or total + filled > size:  # a part lacks its last empty line
             paths.append(_write(folder / f"text-{len(paths):05d}.txt", lines))
-            total, filled, lines = total + filled, 0, []
+            total, filled, lines = total + paths[-1].stat().st_size, 0, []
             if total >= size:
                 return TextParts(paths, total, documents, sentences, seconds)
     raise ValueError(
@@ -101,5 +101,5 @@ def _lines(corpus: Path) -> Iterator[str]:
 
 def _write(path: Path, lines: list[str]) -> Path:
     with replacing(path) as temporary:
-        temporary.write_text("\n".join(lines[:-1]) + "\n", encoding="utf-8")
+        temporary.write_text("\n".join(lines), encoding="utf-8")
     return path

@@ -14,7 +14,7 @@ from dataprep.samples import SamplesConfig
 from dataprep.sentences import SentencesConfig
 from dataprep.shards import Shard
 from dataprep.text_stages import make_documents, make_sentences
-from dataprep.tokenization import Vocabulary, load_vocabulary
+from dataprep.tokenization import SentenceTokenizer, Vocabulary, load_vocabulary
 from dataprep.tokenized import tokenise_parts
 
 DUPLICATES = 3
@@ -100,7 +100,8 @@ def test_documents_without_tokens_are_counted(
 ) -> None:
     parts = sentences_of(edge(shared_data, "no_tokens"), tmp_path)
     counts: Counter[str] = Counter()
-    documents = tokenise_parts(parts.paths, vocabulary, True, lambda md5: True, counts)
+    tokenizer = SentenceTokenizer(vocabulary, lowercase=True)
+    documents = tokenise_parts(parts.paths, tokenizer, lambda md5: True, counts)
     assert counts["documents_without_tokens"] == counts["sentences_without_tokens"] == 2
     assert [vocabulary.tokens[token] for token in documents.tokens] == ["the", "cat", "sat", "."]
     with pytest.raises(ValueError, match=REFUSED):
