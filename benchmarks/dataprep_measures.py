@@ -89,7 +89,7 @@ def _make_shard(task: Task, number: int, target: Path) -> dict[str, float]:
     method = METHODS[task.builder]
     start = time.process_time()
     tokenizer = method.tokenizer(recipe.vocabulary, recipe.lowercase)
-    documents = tokenise_parts([task.parts[number]], tokenizer, recipe.holdout.takes, counts)
+    documents = tokenise_parts([task.parts[number]], tokenizer, recipe.holdout, counts)
     tokenised = time.process_time()
     with ShardWriter(target, recipe.header({})) as writer:
         for block in method.builder(documents, recipe, number).blocks():

@@ -31,6 +31,15 @@ class HoldOut:
         """The digest of the list."""
         return hashlib.sha256("\n".join(sorted(self.digests)).encode()).hexdigest()
 
+    def name(self, sentences: Sequence[str]) -> str:
+        """The md5 by which a document goes, in the form that the list has.
+
+        MLPerf's reference counts the empty line before the first article of each of its files as
+        part of that article.
+        """
+        after_empty_line = document_md5(["", *sentences])
+        return after_empty_line if after_empty_line in self.digests else document_md5(sentences)
+
     def takes(self, digest: str) -> bool:
         """Whether a document with this md5 is taken."""
         return (digest in self.digests) == self.only_these

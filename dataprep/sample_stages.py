@@ -122,7 +122,7 @@ def _sample_part(parts: TextParts, target: Path, recipe: Recipe, number: int) ->
     method = METHODS[recipe.builder]
     tokenizer = method.tokenizer(recipe.vocabulary, recipe.lowercase)
     counts: Counter[str] = Counter()
-    documents = tokenise_parts(parts.paths, tokenizer, recipe.holdout.takes, counts)
+    documents = tokenise_parts(parts.paths, tokenizer, recipe.holdout, counts)
     counts["text_tokens"] = len(documents.tokens)
     counts["unknown_tokens"] = int((documents.tokens == recipe.vocabulary.id("[UNK]")).sum())
     try:

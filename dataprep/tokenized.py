@@ -1,15 +1,16 @@
 """Text parts to the tokens of their documents."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
 from dataprep.blocks import UInt16Array, offsets_of
+from dataprep.holdout import HoldOut
 from dataprep.lengths import Int64Array
-from dataprep.parts import document_md5, read_parts
+from dataprep.parts import read_parts
 from dataprep.progress import advance
 from dataprep.samples import TokenizedDocuments
 
@@ -26,7 +27,7 @@ class Tokenizer(Protocol):
 def tokenise_parts(
     sources: Sequence[Path],
     tokenizer: Tokenizer,
-    takes: Callable[[str], bool],
+    holdout: HoldOut,
     counts: Counter[str],
 ) -> TokenizedDocuments:
     """The documents of text parts; sentences and documents without a token are left out.
@@ -34,7 +35,7 @@ def tokenise_parts(
     Args:
         sources: text parts: a sentence a line, an empty line between documents.
         tokenizer: of their sentences.
-        takes: whether the document with this md5 is taken.
+        holdout: says which documents are taken.
         counts: what was taken and left out is added here.
     """
     names: list[str] = []
@@ -42,8 +43,8 @@ def tokenise_parts(
 
     def sentences() -> Iterator[str]:
         for document in read_parts(sources):
-            name = document_md5(document)
-            if not takes(name):
+            name = holdout.name(document)
+            if not holdout.takes(name):
                 counts["documents_not_taken"] += 1
                 continue
             names.append(name)

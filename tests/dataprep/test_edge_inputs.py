@@ -101,7 +101,7 @@ def test_documents_without_tokens_are_counted(
     parts = sentences_of(edge(shared_data, "no_tokens"), tmp_path)
     counts: Counter[str] = Counter()
     tokenizer = SentenceTokenizer(vocabulary, lowercase=True)
-    documents = tokenise_parts(parts.paths, tokenizer, lambda md5: True, counts)
+    documents = tokenise_parts(parts.paths, tokenizer, HoldOut(), counts)
     assert counts["documents_without_tokens"] == counts["sentences_without_tokens"] == 2
     assert [vocabulary.tokens[token] for token in documents.tokens] == ["the", "cat", "sat", "."]
     with pytest.raises(ValueError, match=REFUSED):
