@@ -6,7 +6,9 @@ remedy, and a key given twice in a YAML file is refused.
 """
 
 import difflib
+import os
 import re
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -60,7 +62,12 @@ def run_command(
         unreported: errors that are not reported but raised on.
     """
     try:
-        return command()
+        code = command()
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # whoever read the output, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except (ValueError, OSError) as error:
         if isinstance(error, unreported):
             raise

@@ -1,6 +1,7 @@
 """What a run reports of itself: records of steps and evaluations, and JSON Lines of them."""
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -116,4 +117,9 @@ class MetricsFile:
         self._stream.close()
 
     def _write(self, kind: str, record: StepRecord | EvaluationRecord) -> None:
-        self.describe(kind, asdict(record))
+        # JSON knows no NaN: the norm of a gradient that is not finite is null
+        values = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in asdict(record).items()
+        }
+        self.describe(kind, values)

@@ -1,5 +1,6 @@
 """A run, from configuration to result: initialise before the clock, train on it."""
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -100,6 +101,7 @@ def build_model(config: RunConfig, world: World) -> BertForPreTraining:
     source, load = _checkpoint(config)
     if source is not None:
         report = load(model, source)
+        _refuse_more_layers(report, source, config.model.num_hidden_layers)
         if world.is_main:
             print(
                 f"weights: {len(report.loaded)} tensors from {source}; "
@@ -115,6 +117,15 @@ def _beside_the_model(report: LoadReport) -> list[str]:
     """Weights in the file that the model has no place for; optimizer state is none."""
     unknown: Sequence[str] = getattr(report, "unknown", report.ignored)
     return list(unknown)
+
+
+def _refuse_more_layers(report: LoadReport, source: str, layers: int) -> None:
+    numbers = [re.search(r"layer[._](\d+)[./]", name) for name in _beside_the_model(report)]
+    found = max((int(number[1]) + 1 for number in numbers if number), default=0)
+    if found > layers:
+        raise ValueError(
+            f"{source}: has {found} layers, model.num_hidden_layers is {layers}; set it to {found}"
+        )
 
 
 def _checkpoint(config: RunConfig) -> tuple[str | None, Callable[..., LoadReport]]:

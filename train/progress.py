@@ -23,6 +23,8 @@ class LiveView:
         self._max_samples = max_samples
         self._last_line = 0.0
         self._accuracy = "no evaluation yet"
+        self._steps = 0
+        self._backward = self._all_reduce = self._exposed = 0.0
         self._bar = Progress(
             TextColumn("samples {task.completed:.0f} of at most {task.total:.0f}"),
             BarColumn(),
@@ -39,9 +41,15 @@ class LiveView:
 
     def __exit__(self, *exception: object) -> None:
         self._bar.stop()
+        if self._steps:
+            self._print(self._communication())
 
     def step_done(self, record: StepRecord) -> None:
         """Move the bar, or print a line if the last one is old enough."""
+        self._steps += 1
+        self._backward += record.backward_seconds
+        self._all_reduce += record.all_reduce_seconds
+        self._exposed += record.exposed_seconds
         speed = f"loss {record.loss:.3f}  {record.tokens_per_second:,.0f} tokens/s"
         self._bar.update(self._task, completed=record.samples, speed=speed)
         if not self._console.is_terminal and record.seconds - self._last_line >= _LINE_SECONDS:
@@ -63,6 +71,17 @@ class LiveView:
             f"{record.seconds:6.0f} s  step {record.step}  samples {record.samples}  "
             f"MLM accuracy {record.mlm_accuracy:.4f} (target {self._target:g})  "
             f"evaluated {record.eval_samples} samples in {record.evaluation_seconds:.1f} s"
+        )
+
+    def _communication(self) -> str:
+        """Where the time of gradients went, over the whole run."""
+        backward, all_reduce, exposed = (
+            1000 * seconds / self._steps
+            for seconds in (self._backward, self._all_reduce, self._exposed)
+        )
+        return (
+            f"communication: a step's backward {backward:.0f} ms, all-reduce {all_reduce:.0f} ms, "
+            f"exposed {exposed:.0f} ms"
         )
 
     def _print(self, line: str) -> None:

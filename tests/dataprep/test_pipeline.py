@@ -288,6 +288,17 @@ def test_unknown_stages_and_options_are_named() -> None:
     assert done.returncode == 0 and "presort" in done.stdout
 
 
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dataprep", "--help"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
+    )  # fmt: skip
+    process.stdout.close()
+    with process.stderr as errors:
+        said = errors.read()
+    assert (process.wait(60), said) == (128 + signal.SIGPIPE, b"")
+
+
 def test_help_names_every_setting() -> None:
     done = dataprep("run", "--help")
     assert done.returncode == 0

@@ -316,6 +316,21 @@ def test_weights_of_another_shape(write_config, reached: Path, tmp_path: Path) -
     assert "model.safetensors: " in line and "(16,), the model wants (32,)" in line
 
 
+def test_weights_of_more_layers(
+    write_config, reached: Path, settings: dict, tmp_path: Path
+) -> None:
+    layers = settings["model"]["num_hidden_layers"]
+    config = write_config(
+        init__checkpoint=str(reached / "checkpoint"), model__num_hidden_layers=layers - 1
+    )
+    (reached / "checkpoint" / "config.json").rename(tmp_path / "config.json")
+    try:
+        line = refused(run(config, tmp_path / "run"), tmp_path / "run")
+    finally:
+        (tmp_path / "config.json").rename(reached / "checkpoint" / "config.json")
+    assert f"has {layers} layers, model.num_hidden_layers is {layers - 1}" in line
+
+
 def test_training_goes_on_from_a_checkpoints_weights(
     write_config, reached: Path, tmp_path: Path
 ) -> None:
