@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import dataprep
-from dataprep.commandline import describe
 from dataprep.engine.jobs import Job
 from dataprep.engine.receipts import done, perform
+from dataprep.errors import describe
 from dataprep.manifest import FileEntry
 from dataprep.progress import Meter
 
