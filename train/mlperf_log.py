@@ -6,14 +6,14 @@
 4. at the end of ``run``, whatever ended it: block_stop, epoch_stop, train_samples, eval_samples,
    run_stop
 
-The order and the keys satisfy the BERT rules of training 0.7.0 to 5.0.0, except for the
-weights_initialization events that 1.1.0 to 2.1.0 want of the official checkpoint. ``epoch_num``
-is, as for all of BERT, the number of samples trained so far.
+The order and the keys satisfy the BERT rules of training 0.7.0 to 5.0.0; those of 1.1.0 to 2.1.0
+also want ``weights_initialization`` events for the official checkpoint's weights. ``epoch_num`` is,
+as for all of BERT, the number of samples trained so far.
 """
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -35,12 +35,14 @@ class MLPerfConfig:
         organization: who submits
         platform: the machine, named as in the submission's systems folder
         status: how the machine can be had: onprem, cloud, preview or research
+        weights_initialization: log an event for each weight, as rulesets 1.1.0 to 2.1.0 want
     """
 
     division: Division = "open"
     organization: str = "unspecified"
     platform: str = "unspecified"
     status: Status = "research"
+    weights_initialization: bool = False
 
     def __post_init__(self) -> None:
         for name, choices in (("division", get_args(Division)), ("status", get_args(Status))):
@@ -175,9 +177,16 @@ class MLPerfLog:
             self._close()
             raise
 
-    def hyperparameters(self, values: Hyperparameters) -> None:
-        """Write them, once, within ``initialisation``."""
+    def hyperparameters(self, values: Hyperparameters, weights: Iterable[str] = ()) -> None:
+        """Write them, once, within ``initialisation``.
+
+        Args:
+            values: of the run.
+            weights: the TensorFlow names of all weights; logged where the configuration says so.
+        """
         self._advance("initialising", "described")
+        for name in weights if self._config.weights_initialization else ():
+            self._writer.event("weights_initialization", None, tensor=name)
         for key, value in values.events():
             self._writer.event(key, value)
 

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from bert.model import BertForPreTraining
 from bert.pretrained import LoadReport, check_config, load_huggingface
-from bert.tf1_checkpoint import check_tf1_config, load_tf1
+from bert.tf1_checkpoint import check_tf1_config, load_tf1, tf1_names
 from optim.clipping import build_clipping
 from optim.communication import check_wire
 from optim.optimizers import build_optimizer
@@ -66,7 +66,9 @@ def pretrain(config: RunConfig, world: World, on_eval: OnEval | None = None) -> 
             may_skip=config.train.not_finite == "skip",
             max_skipped=config.train.max_skipped_steps,
         )
-        log.hyperparameters(_hyperparameters(config, world, training))
+        log.hyperparameters(
+            _hyperparameters(config, world, training), tf1_names(config.model).values()
+        )
         folder.describe(config, _facts(config, world, model, evaluation))
     with log.run() as run:
         with folder.discarded_on_error():  # a run without a step leaves nothing
