@@ -25,12 +25,14 @@ from train.checkpoint import save_checkpoint
 from train.data import Dataset, EvaluationBatches, TrainingBatches, synthetic_batch
 from train.distributed import World
 from train.evaluation import Evaluator
+from train.hyperparameters import Hyperparameters
+from train.learner import Learner
 from train.metrics import Listener, MetricsFile
-from train.mlperf_log import Hyperparameters, MLPerfLog
+from train.mlperf_log import MLPerfLog
 from train.progress import LiveView
 from train.run_config import RunConfig
 from train.run_folder import RunFolder, default_path
-from train.trainer import Learner, OnEval, RunResult, Trainer
+from train.trainer import OnEval, RunResult, Trainer
 
 
 def pretrain(config: RunConfig, world: World, on_eval: OnEval | None = None) -> RunResult:

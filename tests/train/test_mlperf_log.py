@@ -16,9 +16,10 @@ import torch
 
 from bert.config import BertConfig
 from bert.tf1_checkpoint import tf1_names
+from train.hyperparameters import Hyperparameters
 from train.metrics import EvaluationRecord, Listener, StepRecord
 from train.mllog_writer import plain
-from train.mlperf_log import Hyperparameters, MLPerfConfig, MLPerfLog, RunLog
+from train.mlperf_log import MLPerfConfig, MLPerfLog, RunLog
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES_A_STEP = 448
