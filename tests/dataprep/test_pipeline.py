@@ -218,7 +218,7 @@ def test_stages_one_by_one_give_what_run_gives(
          "--vocab", vocabulary_file, "--holdout", holdout, *common,
          "--dupe_factor", 2],
         ["presort", "--input", tmp_path / "samples", "--output", tmp_path / "train",
-         "--presort.stripes", 3],
+         "--stripes", 3],
         ["inspect", tmp_path / "train"],
         ["inspect", tmp_path / "train" / "stripe-00000.h5", "--sample", 1],
         ["verify", tmp_path / "train", "--samples", tmp_path / "samples", "--holdout", holdout],
