@@ -182,8 +182,11 @@ def vocabulary_command(
         size: the most tokens, special ones included
         lowercase: lower-case the text and strip accents
     """
-    texts = (document.text for path in expand_sources(sources) for document in DocumentReader(path))
-    vocabulary = train_vocabulary(texts, size, lowercase, as_path(output))
+    paths, target = expand_sources(sources), as_path(output)
+    if any(target.exists() and target.samefile(path) for path in paths):
+        raise ValueError(f"output '{output}': is one of the sources; choose another file")
+    texts = (document.text for path in paths for document in DocumentReader(path))
+    vocabulary = train_vocabulary(texts, size, lowercase, target)
     print(f"{output}: {len(vocabulary):,} tokens, sha256 {vocabulary.sha256}")
 
 

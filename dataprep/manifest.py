@@ -117,6 +117,23 @@ def read_manifest(folder: Path, stages: tuple[str, ...] = ()) -> Manifest:
     return manifest
 
 
+def refuse_another_stage(folder: Path, stage: str) -> None:
+    """Keep a stage from taking the place of what another one made.
+
+    Raises:
+        ValueError: the folder's manifest is that of another stage.
+    """
+    try:
+        found = json.loads((folder / MANIFEST_NAME).read_text(encoding="utf-8"))["stage"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # not a finished stage's folder
+    if found != stage:
+        raise ValueError(
+            f"{folder}: holds what stage '{found}' made, '{stage}' would delete it; choose another "
+            "output"
+        )
+
+
 def _versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for name in _VERSIONED:

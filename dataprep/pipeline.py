@@ -106,6 +106,11 @@ def run_pipeline(config: PipelineConfig) -> Iterator[Manifest]:
         else:
             samples = make_samples(taken, shards, recipe, config.engine)
             wanted = config.evaluation_samples if name == "evaluation" else None
+            if wanted is not None and wanted > samples.samples:
+                raise ValueError(
+                    f"evaluation_samples {wanted}: the held-out documents give {samples.samples}; "
+                    "give at most so many, or null for all"
+                )
             order = PresortConfig(config.stripes, wanted)
         yield samples
         yield make_stripes(shards, root / name, replace(order, memory_mb=config.memory_mb), seed)

@@ -53,7 +53,13 @@ def fetched(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a local temporary name; it takes the place of ``path`` on success, else is deleted."""
+    """Give a local temporary name; it takes the place of ``path`` on success, else is deleted.
+
+    Raises:
+        ValueError: ``path`` is a folder.
+    """
+    if path.is_dir():
+        raise ValueError(f"{path}: is a folder; name a file in it")
     path.parent.mkdir(parents=True, exist_ok=True)
     if not is_local(path):
         with tempfile.TemporaryDirectory() as folder:

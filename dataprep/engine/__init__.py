@@ -17,7 +17,7 @@ from dataprep.engine.receipts import (
     remove_left_over,
 )
 from dataprep.engine.spark import run_spark
-from dataprep.manifest import MANIFEST_NAME, FileEntry
+from dataprep.manifest import MANIFEST_NAME, FileEntry, refuse_another_stage
 from dataprep.progress import Meter, reporting
 from dataprep.storage import only_user, remove_stale
 
@@ -32,8 +32,12 @@ def run_jobs(folder: Path, jobs: Sequence[Job], config: EngineConfig) -> list[Fi
         the entries of all jobs' files, in the order of the jobs, whatever the engine.
 
     Raises:
-        ValueError: a job failed (its message) or its process was killed (job and signal).
+        ValueError: a job failed (its message) or its process was killed (job and signal); the
+            folder is another stage's.
     """
+    stage = jobs[0].inputs.get("stage") if jobs else None
+    if stage is not None:
+        refuse_another_stage(folder, "samples" if stage == "import" else stage)
     earlier = recorded_files(folder)
     made = {job.name: done(folder, job) for job in jobs}
     todo = [job for job in jobs if made[job.name] is None]

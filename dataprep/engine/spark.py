@@ -46,10 +46,9 @@ def _collect(
         answers = tasks.map(_Task(folder)).collect()
     except Py4JJavaError as error:
         lost = [job.name for job in jobs if done(folder, job) is None]
-        reason = str(error.java_exception).strip().splitlines()[0]
         raise ValueError(
             f"{', '.join(lost[:3])}{' and others' if len(lost) > 3 else ''}: not made, Spark lost "
-            f"a worker ({reason}); run again to continue from there"
+            f"a worker ({_java_reason(error)}); run again to continue from there"
         ) from None
     for job, answer in zip(jobs, answers, strict=True):
         if isinstance(answer, str):
@@ -72,6 +71,7 @@ class _Task:
 
 def _session(master: str) -> Any:
     try:
+        from py4j.protocol import Py4JJavaError
         from pyspark.errors.exceptions.base import PySparkException
         from pyspark.sql import SparkSession
     except ImportError:
@@ -92,10 +92,18 @@ def _session(master: str) -> Any:
     try:
         return builder.getOrCreate()
     except (PySparkException, OSError) as error:
-        raise ValueError(
-            f"engine spark with master '{master}': no session ({describe(error)}); "
-            "check the master's URL and that JAVA_HOME is a Java 17"
-        ) from None
+        reason = describe(error)
+    except Py4JJavaError as error:
+        reason = _java_reason(error)
+    raise ValueError(
+        f"engine spark with master '{master}': no session ({reason}); "
+        "check the master's URL and that JAVA_HOME is a Java 17"
+    )
+
+
+def _java_reason(error: Any) -> str:
+    """The first line of a Java exception, without its trace."""
+    return str(error.java_exception).strip().splitlines()[0]
 
 
 def _packed(folder: Path) -> Path:

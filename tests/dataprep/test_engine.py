@@ -14,7 +14,7 @@ import pytest
 from launch import ROOT
 
 from dataprep.engine import SERIAL, EngineConfig, Job, run_jobs
-from dataprep.manifest import FileEntry
+from dataprep.manifest import FileEntry, Manifest, read_manifest
 from dataprep.storage import only_user
 
 TWO = EngineConfig("processes", workers=2)
@@ -108,6 +108,16 @@ def test_an_unknown_engine_lists_the_known_ones(tmp_path: Path) -> None:
         run_jobs(tmp_path, [Job("a", refuse, {})], EngineConfig("dask"))  # type: ignore[arg-type]
 
 
+def test_a_stage_never_takes_the_place_of_another(tmp_path: Path) -> None:
+    inputs = {"stage": "documents"}
+    entries = run_jobs(tmp_path, [Job("1", partial(write_number, tmp_path, 1), inputs)], SERIAL)
+    Manifest("documents", 0, {}, {}, entries).write(tmp_path)
+    other = Job("2", partial(write_number, tmp_path, 2), {"stage": "sentences"})
+    with pytest.raises(ValueError, match="holds what stage 'documents' made.*another output"):
+        run_jobs(tmp_path, [other], SERIAL)
+    assert read_manifest(tmp_path, ("documents",)).files == entries
+
+
 # --- Spark ----------------------------------------------------------------------------------------
 
 
@@ -142,6 +152,15 @@ def test_on_spark_errors_are_the_callers_and_a_lost_worker_is_named(java, tmp_pa
     assert [entry.file for entry in run_jobs(tmp_path / "out", good, SPARK)] == [
         f"{i}.txt" for i in range(3)
     ]
+
+
+@pytest.mark.slow
+@spark_is_loud
+def test_a_spark_master_that_does_not_answer_is_one_line(java, tmp_path: Path) -> None:
+    nobody = EngineConfig("spark", master="spark://127.0.0.1:1")
+    with pytest.raises(ValueError, match=r"^engine spark with master 'spark://127[^\n]*URL[^\n]*$"):
+        run_jobs(tmp_path / "out", [Job("a", refuse, {})], nobody)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.fixture

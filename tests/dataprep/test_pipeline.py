@@ -166,6 +166,22 @@ def test_the_evaluation_set_has_the_wanted_size(prepared: Path) -> None:
     assert read_manifest(prepared / "evaluation").samples == 10
 
 
+def test_more_evaluation_samples_than_there_are_name_the_setting(
+    prepared: Path, corpus_file: Path, vocabulary_file: Path
+) -> None:
+    config = settings(corpus_file, vocabulary_file, prepared, evaluation_samples=10_000)
+    with pytest.raises(ValueError, match="evaluation_samples 10000: the held-out documents give"):
+        list(run_pipeline(config))
+
+
+def test_a_vocabulary_does_not_take_the_place_of_its_text(tmp_path: Path) -> None:
+    source = tmp_path / "corpus.txt"
+    source.write_text("some text\n")
+    done = dataprep("vocabulary", "--sources", f"[{source}]", "--output", source)
+    assert done.returncode == 2 and "is one of the sources; choose another file" in done.stderr
+    assert source.read_text() == "some text\n"
+
+
 def test_inspect_shows_a_sample_in_words(prepared: Path) -> None:
     lines = list(show_sample(prepared / "train", 0))
     assert "masked" in lines[0] and lines[1].startswith("A: [CLS]") and "[SEP]" in lines[2]
