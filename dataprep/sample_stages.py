@@ -24,7 +24,7 @@ from dataprep.reference import ReferenceBuilder
 from dataprep.reference_tokenization import ReferenceTokenizer
 from dataprep.samples import SampleBuilder, SamplesConfig, TokenizedDocuments
 from dataprep.shards import Shard, ShardHeader, ShardWriter
-from dataprep.storage import file_sha256
+from dataprep.storage import file_sha256, naming_full_disk
 from dataprep.tokenization import (
     VOCABULARY_NAME,
     SentenceTokenizer,
@@ -115,7 +115,8 @@ def make_samples(
 
 def make_shard(parts: TextParts, target: Path, recipe: Recipe) -> FileEntry:
     """One shard of all text parts, beside nothing else; as the reference's script is called."""
-    return _sample_part(parts, target, recipe, 0)[0]
+    with naming_full_disk(target):
+        return _sample_part(parts, target, recipe, 0)[0]
 
 
 def _sample_part(parts: TextParts, target: Path, recipe: Recipe, number: int) -> list[FileEntry]:

@@ -5,6 +5,7 @@ temporary file that is then uploaded, or fetched before it is opened.
 """
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
@@ -52,6 +53,23 @@ def fetched(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
+def naming_full_disk(path: Path) -> Iterator[None]:
+    """Name what was being written when the disk was full: the error of the system does not.
+
+    Raises:
+        ValueError: no space is left.
+    """
+    try:
+        yield
+    except (OSError, RuntimeError) as error:  # the latter is h5py's, on closing a file
+        if os.strerror(errno.ENOSPC) not in str(error):
+            raise
+        raise ValueError(
+            f"{path}: no space left on its disk; free some and run again, or choose another output"
+        ) from None
+
+
+@contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Give a local temporary name; it takes the place of ``path`` on success, else is deleted.
 
@@ -69,8 +87,9 @@ def replacing(path: Path) -> Iterator[Path]:
         return
     temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
     try:
-        yield temporary
-        os.replace(temporary, path)
+        with naming_full_disk(path):
+            yield temporary
+            os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 

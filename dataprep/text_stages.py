@@ -50,6 +50,8 @@ def make_documents(
     for path in sources:
         if not path.is_file():
             raise ValueError(f"{path}: no such file; give a dump or a text file as source")
+        if folder.resolve() in path.resolve().parents:
+            raise ValueError(f"{path}: is a source inside the output {folder}; choose another one")
     groups = deal_parts([path.stat().st_size for path in sources], parts)
     digests = {str(path): file_sha256(path) for path in sources}
     settings = {"format": format, "parts": sum(group.parts for group in groups)}

@@ -1,5 +1,6 @@
 """The engines: the same bytes from all, and what becomes of a job that fails or is killed."""
 
+import errno
 import os
 import signal
 import socket
@@ -55,6 +56,27 @@ def test_a_killed_worker_names_job_and_signal_and_the_rest_is_kept(tmp_path: Pat
 def test_a_workers_error_is_the_callers_error(tmp_path: Path, engine: EngineConfig) -> None:
     jobs = [Job("a", refuse, {}), Job("b", refuse, {})]
     with pytest.raises(ValueError, match="part 2 is bad; mend it"):
+        run_jobs(tmp_path / "out", jobs, engine)
+    assert not (tmp_path / "out").exists()
+
+
+def fill_the_disk(error: Exception) -> list[FileEntry]:
+    raise error
+
+
+@pytest.mark.parametrize("engine", [SERIAL, TWO], ids=["serial", "processes"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+        RuntimeError("flush failed, errno = 28, error message = 'No space left on device'"),
+    ],
+)
+def test_a_full_disk_names_the_folder(
+    tmp_path: Path, engine: EngineConfig, error: Exception
+) -> None:
+    jobs = [Job(name, partial(fill_the_disk, error), {}) for name in "ab"]
+    with pytest.raises(ValueError, match="out: no space left on its disk; free some"):
         run_jobs(tmp_path / "out", jobs, engine)
     assert not (tmp_path / "out").exists()
 

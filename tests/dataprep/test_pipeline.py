@@ -19,7 +19,7 @@ from dataprep.pipeline import PipelineConfig, run_pipeline
 from dataprep.samples import SamplesConfig
 from dataprep.sentences import SentencesConfig
 from dataprep.shards import Shard
-from dataprep.text_stages import make_sentences
+from dataprep.text_stages import make_documents, make_sentences
 from dataprep.verification import verify_folder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -180,6 +180,13 @@ def test_a_vocabulary_does_not_take_the_place_of_its_text(tmp_path: Path) -> Non
     done = dataprep("vocabulary", "--sources", f"[{source}]", "--output", source)
     assert done.returncode == 2 and "is one of the sources; choose another file" in done.stderr
     assert source.read_text() == "some text\n"
+
+
+def test_a_source_inside_the_output_is_refused(tmp_path: Path) -> None:
+    source = tmp_path / "corpus.txt"
+    source.write_text("some text\n\nmore text\n")
+    with pytest.raises(ValueError, match="corpus.txt: is a source inside the output"):
+        make_documents([source], tmp_path, "text", 1)
 
 
 def test_inspect_shows_a_sample_in_words(prepared: Path) -> None:
