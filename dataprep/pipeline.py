@@ -96,7 +96,7 @@ def run_pipeline(config: PipelineConfig) -> Iterator[Manifest]:
         yield list_holdout(evaluation, root / "holdout")
     else:
         yield draw_holdout(parts, root / "holdout", config.evaluation_documents, seed)
-    for name, taken in (("train", parts), ("evaluation", evaluation)):
+    for name, taken in (("evaluation", evaluation), ("train", parts)):
         holdout = read_holdout(held_out, only_these=name == "evaluation")
         recipe = Recipe(vocabulary, config.lowercase, config.samples, holdout, seed, config.builder)
         shards = root / "samples" / name

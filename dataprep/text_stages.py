@@ -84,9 +84,10 @@ def _deal_documents(
                 advance(documents=1)
         if counts[-1]["documents"] < 2:
             total = sum(count["documents"] for count in counts)
+            remedy = "lower parts or give a larger corpus" if total > 1 else "give a larger corpus"
             raise ValueError(
                 f"{sources[0]}: {total} documents for {len(targets)} parts, but a part needs two "
-                "for next-sentence prediction; lower parts or give a larger corpus"
+                f"for next-sentence prediction; {remedy}"
             )
         return [
             text_entry(path.name, temporary, count)
@@ -135,7 +136,8 @@ def _make_punkt(
     run = partial(_train_punkt, sources, folder, config.punkt_megabytes)
     digests = [entry.sha256 for entry in before.files]
     inputs = stage_inputs("punkt", config.punkt_megabytes, 0, digests)
-    run_jobs(folder, [Job("punkt", run, inputs)], SERIAL)
+    size = sum(entry.bytes for entry in before.files)
+    run_jobs(folder, [Job("punkt", run, inputs, size)], SERIAL)
 
 
 def _train_punkt(sources: Sequence[Path], folder: Path, megabytes: float) -> list[FileEntry]:

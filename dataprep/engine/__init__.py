@@ -41,7 +41,7 @@ def run_jobs(folder: Path, jobs: Sequence[Job], config: EngineConfig) -> list[Fi
     earlier = recorded_files(folder)
     made = {job.name: done(folder, job) for job in jobs}
     todo = [job for job in jobs if made[job.name] is None]
-    parent_is_new = not folder.parent.exists()
+    new_folders = [above for above in folder.parents if not above.exists()]
     if todo:
         prepare(folder)
         try:
@@ -51,9 +51,10 @@ def run_jobs(folder: Path, jobs: Sequence[Job], config: EngineConfig) -> list[Fi
                 remove_stale(folder)
                 made |= _run(folder, todo, config)
         except BaseException:
-            if remove_if_empty(folder) and parent_is_new:
-                with suppress(OSError):
-                    folder.parent.rmdir()
+            remove_if_empty(folder)
+            with suppress(OSError):
+                for above in new_folders:
+                    above.rmdir()
             raise
     entries = [entry for job in jobs for entry in made[job.name] or []]
     remove_left_over(folder, jobs, earlier - {entry.file for entry in entries})

@@ -1,6 +1,8 @@
 """Jobs on a Spark cluster: a third way to map the same functions."""
 
 import os
+import re
+import shutil
 import sys
 import tempfile
 import zipfile
@@ -14,6 +16,8 @@ from dataprep.engine.receipts import done, perform
 from dataprep.errors import describe
 from dataprep.manifest import FileEntry
 from dataprep.progress import Meter
+
+_MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?$|spark://|yarn$|k8s://|mesos://")
 
 
 def run_spark(
@@ -78,6 +82,12 @@ def _session(master: str) -> Any:
         raise ValueError(
             "engine spark: pyspark is missing; pip install 'bert-sprint[spark]' and Java 17"
         ) from None
+    if not _MASTER.match(master):
+        raise ValueError(
+            f"engine master '{master}': give local[N], spark://HOST:PORT, yarn or k8s://URL"
+        )
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        raise ValueError("engine spark: no java on the path; install Java 17 or set JAVA_HOME")
     builder = SparkSession.builder.master(master).appName("bert-sprint dataprep")
     # the workers' interpreter, unless the user names another that they have
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -31,7 +31,9 @@ def write_number(folder: Path, number: int) -> list[FileEntry]:
     return [FileEntry(path.name, path.stat().st_size, "", {})]
 
 
-def kill_itself() -> list[FileEntry]:
+def kill_itself(first: Path | None = None) -> list[FileEntry]:
+    while first is not None and not first.exists():
+        time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(60)
     return []
@@ -43,7 +45,7 @@ def refuse() -> list[FileEntry]:
 
 def test_a_killed_worker_names_job_and_signal_and_the_rest_is_kept(tmp_path: Path) -> None:
     good = [Job(f"{i}", partial(write_number, tmp_path, i), {"i": i}) for i in range(4)]
-    bad = Job("part-00007.h5", kill_itself, {})
+    bad = Job("part-00007.h5", partial(kill_itself, tmp_path / ".receipts" / "0.json"), {})
     with pytest.raises(ValueError, match=r"part-00007\.h5: its worker was killed by SIGKILL"):
         run_jobs(tmp_path, [*good[:3], bad, good[3]], TWO)
     made = (tmp_path / "0.txt").stat().st_mtime_ns
@@ -58,6 +60,9 @@ def test_a_workers_error_is_the_callers_error(tmp_path: Path, engine: EngineConf
     with pytest.raises(ValueError, match="part 2 is bad; mend it"):
         run_jobs(tmp_path / "out", jobs, engine)
     assert not (tmp_path / "out").exists()
+    with pytest.raises(ValueError, match="part 2 is bad; mend it"):
+        run_jobs(tmp_path / "a" / "b" / "c", jobs, engine)
+    assert not (tmp_path / "a").exists()
 
 
 def fill_the_disk(error: Exception) -> list[FileEntry]:
@@ -138,6 +143,19 @@ def test_a_stage_never_takes_the_place_of_another(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds what stage 'documents' made.*another output"):
         run_jobs(tmp_path, [other], SERIAL)
     assert read_manifest(tmp_path, ("documents",)).files == entries
+
+
+def test_a_master_that_is_none_and_a_missing_java_are_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyspark", reason="needs the extra spark")
+    jobs = [Job("a", refuse, {})]
+    with pytest.raises(ValueError, match=r"engine master 'foo://1': give local\[N\], spark://"):
+        run_jobs(tmp_path / "out", jobs, EngineConfig("spark", master="foo://1"))
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(ValueError, match="no java on the path; install Java 17"):
+        run_jobs(tmp_path / "out", jobs, SPARK)
 
 
 # --- Spark ----------------------------------------------------------------------------------------
