@@ -42,7 +42,7 @@ class PlanSettings:
         width: W, the number of slots; null: as many as ranks
         evaluation_interval: evaluate each time so many more samples have been trained on
         train_samples: how many samples the run trains on; null for one epoch
-        steps: look at so many steps at most, evenly over the epoch
+        steps: look at so many steps at most, evenly over the epoch, fewer in large worlds
         seed: of the order
     """
 
@@ -124,7 +124,8 @@ def plan_row(
     """
     rule = rule or MaskRule()
     order = build_order(config, histogram, settings.slots, settings.batch, settings.seed, 0)
-    steps = seen_steps(order, settings.steps)
+    most = max(2, min(settings.steps, _MOST_SEEN // (order.width * order.columns)))
+    steps = seen_steps(order, most)
     loads = loads_of(order, steps, settings.ranks)
     exact = _is_quickly_scanned(order)
     budget = token_budget(order, settings.accumulation, rule, None if exact else steps)
@@ -151,7 +152,6 @@ def plan_row(
 
 def seen_steps(order: Order, most: int) -> Int64Array:
     """Steps that stand for an epoch: all, or some evenly over it, first and last among them."""
-    most = max(2, min(most, _MOST_SEEN // (order.width * order.columns)))
     return np.unique(np.linspace(0, order.steps - 1, min(order.steps, most)).astype(np.int64))
 
 
