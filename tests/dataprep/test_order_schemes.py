@@ -23,6 +23,7 @@ SCHEMES = {
     "packed": OrderConfig("packed", row_tokens=128),
 }
 KEEP = ["presorted", "random", "exchange", "exchange in twos", "packed"]
+ONE_STEP = ["presorted", "random", "exchange", "exchange in twos"]  # of any 24 samples
 WITHOUT_STRATA = [name for name in SCHEMES if "strata" not in name]
 
 
@@ -43,8 +44,11 @@ def everything(order: Order, read: bool = False) -> np.ndarray:
     return np.stack([find(step, np.arange(order.width)) for step in range(order.steps)])
 
 
-@pytest.mark.parametrize("samples", [60, 95, 1003])
-@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize(
+    ("name", "samples"),
+    [(name, samples) for name in SCHEMES for samples in (95, 1003)]
+    + [(name, samples) for name in ONE_STEP for samples in (24, 30, 47)],
+)
 def test_a_sample_appears_once_or_is_left_out(name: str, samples: int) -> None:
     for epoch in (0, 1):
         order = order_of(name, samples, epoch)
@@ -53,9 +57,11 @@ def test_a_sample_appears_once_or_is_left_out(name: str, samples: int) -> None:
         together = sorted([*trained.tolist(), *order.left_out.tolist()])
         assert together == list(range(samples))
         assert order.left_out.tolist() == sorted(order.left_out.tolist())
+        if name in ONE_STEP:
+            assert len(order.left_out) == samples % 24
 
 
-@pytest.mark.parametrize("samples", [60, 95, 96, 1003])
+@pytest.mark.parametrize("samples", [20, 30, 47, 96, 1003])
 @pytest.mark.parametrize("name", KEEP)
 def test_keep_trains_on_all_and_only_the_last_step_is_short(name: str, samples: int) -> None:
     order = order_of(name, samples, keep=True)
