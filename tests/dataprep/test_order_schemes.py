@@ -83,6 +83,12 @@ def test_keep_makes_a_step_of_fewer_samples_than_slots(name: str) -> None:
     assert order.lengths(0, np.array([3])).tolist() == [[0] * 6]
 
 
+def test_the_samples_of_a_short_step_are_spread_over_micro_batches() -> None:
+    order = order_of("presorted", samples=24 + 12, keep=True)
+    taken = (order.places(1, np.arange(4)) >= 0).tolist()
+    assert taken == [[True, False, True, False, True, False]] * 4
+
+
 @pytest.mark.parametrize("name", SCHEMES)
 def test_slots_take_equally_many_samples(name: str) -> None:
     order = order_of(name)
@@ -201,6 +207,14 @@ def test_an_exchange_hands_on_what_its_group_has_read(name: str) -> None:
             )
     lengths = order.histogram.length_at(places)
     assert (np.diff(lengths, axis=2) >= 0).all()
+
+
+@pytest.mark.parametrize("name", ["exchange", "exchange in twos"])
+def test_after_a_short_exchange_missing_samples_come_last(name: str) -> None:
+    order = order_of(name, samples=24 + 9, keep=True)
+    present = order.places(1, np.arange(4)) >= 0
+    assert present.sum() == 9
+    assert (present[:, :-1] >= present[:, 1:]).all()
 
 
 def test_plain_and_snake_deals_of_eight_samples() -> None:
