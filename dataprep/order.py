@@ -25,6 +25,7 @@ found at once. The number of ranks and A do not change the global batches.
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,57 @@ from numpy.typing import NDArray
 from dataprep.lengths import Int64Array, LengthHistogram
 
 UInt64Array = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class OrderConfig:
+    """Who trains on which sample.
+
+    Args:
+        scheme: how samples are dealt to the ranks
+        remainder: drop: samples that do not fill a step sit out the epoch; keep: a short step more
+    """
+
+    scheme: Literal["presorted"] = "presorted"
+    remainder: Literal["drop"] = "drop"
+
+
+class Order(Protocol):
+    """The order of samples of one epoch."""
+
+    @property
+    def steps(self) -> int:
+        """Steps of the epoch."""
+
+    @property
+    def columns(self) -> int:
+        """C, places for samples that a slot has in a step."""
+
+    @property
+    def left_out(self) -> Int64Array:
+        """Places that sit out."""
+
+    def reads(self, step: int, slots: Int64Array) -> Int64Array:
+        """[slots, C] places that each slot reads, -1 for none."""
+
+    def places(self, step: int, slots: Int64Array) -> Int64Array:
+        """[slots, C] places that each slot trains on, -1 for none."""
+
+    def group_of(self, slot: int) -> range:
+        """The slots it exchanges with."""
+
+    def micro_batch_of_column(self, accumulation: int) -> Int64Array:
+        """[C]."""
+
+    def lengths(self, step: int, slots: Int64Array) -> Int64Array:
+        """[slots, C]."""
+
+
+def build_order(
+    config: OrderConfig, histogram: LengthHistogram, width: int, batch: int, seed: int, epoch: int
+) -> Order:
+    """The order of an epoch."""
+    return Plan(histogram, width, batch, seed, epoch)
 
 
 @dataclass(frozen=True)
@@ -70,6 +122,23 @@ class Plan:
     def steps(self) -> int:
         """The number of steps of the epoch."""
         return self.histogram.samples // (self.width * self.batch)
+
+    @property
+    def columns(self) -> int:
+        """C = B."""
+        return self.batch
+
+    def reads(self, step: int, slots: Int64Array) -> Int64Array:
+        """As ``places``."""
+        return self.places(step, slots)
+
+    def group_of(self, slot: int) -> range:
+        """The slot alone."""
+        return range(slot, slot + 1)
+
+    def micro_batch_of_column(self, accumulation: int) -> Int64Array:
+        """[B]."""
+        return micro_batch_of_slice(self.batch, accumulation)
 
     @cached_property
     def left_out(self) -> Int64Array:
