@@ -169,7 +169,8 @@ class Arrival:
 
 
 def _decoded(message: UInt16Array, lengths: Int64Array) -> SampleBlock:
-    second, label, masks = np.split(message[: 3 * len(lengths)].astype(np.int64), 3)
+    heads = message[: 3 * len(lengths)].astype(np.int64).reshape(3, -1)
+    second, label, masks = heads[0], heads[1], heads[2]
     masked = int(masks.sum())
     ends = np.cumsum([3 * len(lengths), lengths.sum(), masked, masked]).tolist()
     tokens, positions, ids = (message[a:b] for a, b in pairwise(ends))
