@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
 
 from dataprep.blocks import SampleBlock, UInt16Array, concatenate, offsets_of
 from dataprep.lengths import Int64Array, LengthHistogram
@@ -129,7 +130,7 @@ class Exchange:
         return int((3 + lengths + 2 * np.minimum(lengths, self._most_masked)).sum())
 
     def _encoded(self, block: SampleBlock) -> UInt16Array:
-        parts = [
+        parts: list[NDArray[Any]] = [
             block.second_segment_start,
             block.next_sentence_label,
             block.masks,
