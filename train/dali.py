@@ -30,13 +30,18 @@ _NARROW = {
 _AHEAD = 2  # micro-batches that DALI keeps ready
 
 
+def dali_installed() -> bool:
+    """Whether DALI is there, without loading it."""
+    return find_spec("nvidia") is not None and find_spec("nvidia.dali") is not None
+
+
 def check_dali() -> None:
-    """Whether DALI is there, without loading it.
+    """Refuse what needs DALI where it is not.
 
     Raises:
-        ValueError: it is not.
+        ValueError: it is not installed.
     """
-    if find_spec("nvidia") is None or find_spec("nvidia.dali") is None:
+    if not dali_installed():
         raise ValueError(
             "data.loader dali: NVIDIA DALI is not installed; pip install 'bert-sprint[dali]', or "
             "set data.loader native"
