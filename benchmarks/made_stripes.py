@@ -15,7 +15,11 @@ _VOCABULARY = 30_522
 
 
 def make_stripes(
-    folder: Path, histogram: LengthHistogram, samples: int, stripes: int
+    folder: Path,
+    histogram: LengthHistogram,
+    samples: int,
+    stripes: int,
+    only_held_out: bool = False,
 ) -> LengthHistogram:
     """Write ``samples`` samples, their lengths as a histogram's, sorted and dealt into stripes.
 
@@ -24,11 +28,12 @@ def make_stripes(
         histogram: of any number of samples; the shares of its lengths are kept.
         samples: N.
         stripes: K.
+        only_held_out: whether they pass for the evaluation set of such stripes.
 
     Returns:
         The histogram of the N samples.
     """
-    header = ShardHeader("0" * 64, _VOCABULARY, 512, 76, "fast", 0, "0" * 64, False)
+    header = ShardHeader("0" * 64, _VOCABULARY, 512, 76, "fast", 0, "0" * 64, only_held_out)
     # N evenly spaced places of the sorted order
     places = np.arange(samples) * histogram.samples // samples
     lengths = histogram.length_at(places)
@@ -48,7 +53,7 @@ def make_stripes(
         files=entries,
         shard_header={**vars(header)},
         lengths=found,
-        most_frequent_label={"token": "made", "share": 0.0},
+        most_frequent_label={"token": "made", "share": 1.0},
     ).write(folder)
     return LengthHistogram(found)
 

@@ -6,7 +6,7 @@ Two processes of one thread each train a small model through DDP on gloo. In eac
 scheme takes some steps in turn, in an order drawn anew; ratios are taken round by round.
 
 - step: time of a whole step, from asking for the batch to the clipped gradient
-- per 1,000 tokens: the same by the tokens of both ranks, which strata and packed rows hold about as many of
+- per 1,000 tokens: the same by the tokens of both ranks; all schemes hold about as many
 - wait: share of the time in which a rank has nothing to do but wait in the all-reduce for the
   other: its exposed all-reduce beyond that of the rank which comes last, mean over ranks
 - ratio: of the time per token to that of the fastest scheme, with its 95 % interval
@@ -119,7 +119,7 @@ def measure(rank: int, folder: Path, store: str, rounds: int, steps: int) -> dic
     dataset.open()
     model = BertForPreTraining(MODEL, torch.Generator().manual_seed(0))
     sync = build_sync(SyncConfig(bucket_cap_mb=1.0), model, Precision("fp32"))
-    sync.settle(synthetic_batch(MODEL, BATCH))
+    sync.settle(synthetic_batch(MODEL, BATCH * 256, 512))
     clip = build_clipping("global_after", 1.0)
     contestants = {
         name: Contestant(order, batch, dataset, world)

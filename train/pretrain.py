@@ -56,7 +56,10 @@ def pretrain(config: RunConfig, world: World, on_eval: OnEval | None = None) -> 
         model = world.agree(lambda: build_model(config, world))
         precision = Precision(config.train.precision, world.device.type)
         sync = world.agree(lambda: build_sync(config.sync, model, precision))
-        sync.settle(synthetic_batch(config.model, config.data.batch).to(world.device))
+        batches = _batches(config, world, training)
+        budget = batches.budget()  # the largest batch comes first: what does not fit fails here
+        largest = synthetic_batch(config.model, budget.tokens, budget.longest)
+        sync.settle(largest.to(world.device))
         optimizer = build_optimizer(config.optimizer, sync.parameters())
         schedule = Schedule(config.schedule, optimizer)
         learner = Learner(
@@ -69,8 +72,9 @@ def pretrain(config: RunConfig, world: World, on_eval: OnEval | None = None) -> 
             max_skipped=config.train.max_skipped_steps,
         )
         log.hyperparameters(_hyperparameters(config, world, training))
-        batches = _batches(config, world, training)
-        folder.describe(config, _facts(config, world, model, evaluation))
+        folder.describe(
+            config, {**_facts(config, world, model, evaluation), "budget": asdict(budget)}
+        )
     with log.run() as run:
         with folder.discarded_on_error():  # a run without a step leaves nothing
             world.agree(lambda: _open(config.data, training, evaluation))

@@ -155,6 +155,7 @@ def test_accuracy_does_not_depend_on_ranks_and_batch(
 
 def test_synthetic_batches_fit_the_model(settings: dict) -> None:
     config = BertConfig(**settings["model"])
-    batch = synthetic_batch(config, 3)
-    assert batch.samples == 3 and max(batch.lengths) <= config.max_position_embeddings
+    batch = synthetic_batch(config, tokens=150, longest=48)
+    assert batch.lengths == (6, 48, 48, 48)
+    assert max(synthetic_batch(config, 150, 512).lengths) == config.max_position_embeddings
     BertForPreTraining(config)(batch).loss(batch.counts).backward()

@@ -61,7 +61,7 @@ def one_sample_of_two_ranks(rank: int, settings: dict, folder: str, clip: str, s
         model,
         Precision("fp32"),
     )
-    sync.settle(synthetic_batch(model.config, 2))
+    sync.settle(synthetic_batch(model.config, 100, 50))
     model.zero_grad()
     first = [sample, *[empty()] * (slots - 1)]
     stats = sync.forward_backward(first if rank == 0 else [empty()] * slots)

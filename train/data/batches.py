@@ -15,6 +15,7 @@ from bert.config import BertConfig
 from dataprep.blocks import SampleBlock
 from dataprep.lengths import Int64Array
 from dataprep.order import Order, build_order
+from dataprep.order.budget import Budget, mask_rule, token_budget
 from train.dali import assemble_with_dali
 from train.data.config import DataConfig
 from train.data.dataset import Dataset
@@ -87,6 +88,11 @@ class TrainingBatches:
     def most_samples(self) -> int:
         """The most samples of a step over all ranks."""
         return self.width * len(self._micro_batch)
+
+    def budget(self) -> Budget:
+        """The most that a micro-batch of the first epoch holds on any rank, from the lengths."""
+        rule = mask_rule(self._dataset.manifest)
+        return token_budget(self.order(0), self._config.accumulation, rule)
 
     def describe(self, epoch: int) -> dict[str, Any]:
         """Of an epoch: its steps, how many samples sit it out, and the digest of their places."""
@@ -229,13 +235,19 @@ ASSEMBLIES: dict[str, Callable[[Iterator[FlatSamples], torch.device], Iterator[B
 }
 
 
-def synthetic_batch(model: BertConfig, samples: int) -> Batch:
-    """A micro-batch of made-up tokens, for work that must not touch the training data."""
-    length = min(128, model.max_position_embeddings)
+def synthetic_batch(model: BertConfig, tokens: int, longest: int) -> Batch:
+    """A micro-batch of made-up tokens, for work that must not touch the training data.
+
+    Args:
+        model: what it must fit.
+        tokens: T, at least 1.
+        longest: the longest sample in tokens; all samples but one are as long.
+    """
+    length = min(longest, model.max_position_embeddings)
     generator = np.random.default_rng(0)
     made = []
-    for _ in range(samples):
-        tokens = generator.integers(0, model.vocab_size, length)
-        masked = np.arange(0, length, 7)
-        made.append(Sample(tokens, length // 2, masked, tokens[masked], 0))
+    for start in range(0, tokens, length):
+        ids = generator.integers(0, model.vocab_size, min(length, tokens - start))
+        masked = np.arange(0, len(ids), 6)
+        made.append(Sample(ids, len(ids) // 2, masked, ids[masked], 0))
     return pack(made)
