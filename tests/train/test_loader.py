@@ -213,3 +213,19 @@ def test_the_evaluation_deals_neighbours_in_length_and_drops_none(
             assert 1 <= batch.samples <= 2
             found += [t.tolist() for t in batch.tokens_T.split(list(batch.lengths))]
     assert sorted(found) == sorted(dataset.sample(i).tokens.tolist() for i in range(samples))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("loader", ["native", "dali"])
+def test_batches_on_the_device_are_the_same(prepared: Path, loader: str) -> None:
+    if loader == "dali" and not dali.dali_installed():
+        pytest.skip("needs NVIDIA DALI: pip install 'bert-sprint[dali]'")
+    dataset = Dataset(prepared / "train")
+    dataset.open()
+    config = DataConfig("", "", loader=loader, accumulation=2)  # type: ignore[arg-type]
+    world = World(0, 1, torch.device("cuda", 0))
+    expected = load(prepared / "train", 20, accumulation=2)
+    with closing(TrainingBatches(dataset, config, world, seed=3)) as batches:
+        for found, wanted in zip(itertools.islice(batches, 20), expected, strict=True):
+            assert all(batch.tokens_T.is_cuda for batch in found.micro_batches)
+            assert contents(found) == contents(wanted)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import torch
 
+from bert.batch import Batch
 from train.data.steps import StepBatches
 
 
@@ -27,11 +28,13 @@ class DeviceCopy:
         if self._stream is None:
             return Sent(batches, None)
         with torch.cuda.stream(self._stream):
-            copied = [
-                batch.pin_memory().to(self._device, non_blocking=True)
-                for batch in batches.micro_batches
-            ]
+            copied = [self._copied(batch) for batch in batches.micro_batches]
             return Sent(replace(batches, micro_batches=copied), self._stream.record_event())
+
+    def _copied(self, batch: Batch) -> Batch:
+        if batch.tokens_T.is_cuda:  # DALI has copied it
+            return batch
+        return batch.pin_memory().to(self._device, non_blocking=True)
 
     def receive(self, sent: Sent) -> StepBatches:
         """Let the computation that follows wait for the copy, not the host."""
