@@ -2,10 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
 
 from dataprep.blocks import Sample
 from dataprep.lengths import LengthHistogram
 from dataprep.manifest import Manifest, read_manifest
+from dataprep.order import OrderConfig, build_order
 from dataprep.shards import Shard
 from dataprep.tokenization import VOCABULARY_NAME, Vocabulary, load_vocabulary
 
@@ -62,6 +66,63 @@ def show_sample(path: Path, place: int, vocab: Path | None = None) -> Iterator[s
     pieces = _pieces(sample, vocabulary)
     yield "A: " + _joined(pieces[: sample.second_segment_start])
     yield "B: " + _joined(pieces[sample.second_segment_start :])
+
+
+class StepSample(NamedTuple):
+    """A sample of a step: who trains on it, and where it lies.
+
+    Attributes:
+        slot: that trains on it.
+        place: in the sorted order.
+        file: the stripe that holds it.
+        row: of the stripe.
+        length: in tokens.
+    """
+
+    slot: int
+    place: int
+    file: Path
+    row: int
+    length: int
+
+
+def samples_of_step(  # noqa: PLR0913 - the identity of a step of a rank
+    folder: Path,
+    config: OrderConfig,
+    width: int,
+    batch: int,
+    seed: int,
+    epoch: int,
+    step: int,
+    rank: int,
+    ranks: int,
+) -> list[StepSample]:
+    """The samples that a rank trains on in a step of an epoch, slot by slot.
+
+    Raises:
+        ValueError: no folder of stripes, one that does not suit the order, no such step or rank,
+            or a width that the ranks do not divide.
+    """
+    manifest = read_manifest(folder, ("presort",))
+    histogram = LengthHistogram(manifest.lengths)
+    order = build_order(config, histogram, width, batch, seed, epoch)
+    if width % ranks:
+        raise ValueError(
+            f"width {width} is not a multiple of the {ranks} ranks; choose one that is"
+        )
+    for name, value, end in (("rank", rank, ranks), ("step", step, order.steps)):
+        if not 0 <= value < end:
+            raise ValueError(f"{name} {value} must lie in 0 to {end - 1}")
+    slots = np.arange(rank, width, ranks)
+    found = []
+    for slot, places in zip(slots.tolist(), order.places(step, slots), strict=True):
+        trained = places[places >= 0]
+        lengths = histogram.length_at(trained).tolist()
+        for place, length in zip(trained.tolist(), lengths, strict=True):
+            row, stripe = divmod(place, len(manifest.files))
+            file = folder / manifest.files[stripe].file
+            found.append(StepSample(slot, place, file, row, length))
+    return found
 
 
 def _pieces(sample: Sample, vocabulary: Vocabulary) -> list[tuple[str, bool]]:

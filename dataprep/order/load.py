@@ -39,8 +39,19 @@ def imbalance(loads: Int64Array) -> NDArray[np.float64]:
     return slowest
 
 
-def loads_of(order: Order, steps: Int64Array, ranks: int | None = None) -> Loads:
+def loads_of(
+    order: Order,
+    steps: Int64Array,
+    ranks: int | None = None,
+    lengths_by_place: Int64Array | None = None,
+) -> Loads:
     """The loads of so many ranks (by default one a slot) in steps.
+
+    Args:
+        order: of one epoch.
+        steps: to look at, [S].
+        ranks: R.
+        lengths_by_place: [N] as found in the stripes; by default the histogram's.
 
     Raises:
         ValueError: the ranks do not divide the width.
@@ -51,7 +62,7 @@ def loads_of(order: Order, steps: Int64Array, ranks: int | None = None) -> Loads
             f"width {order.width} is not a multiple of the {ranks} ranks; choose one that is"
         )
     tokens, squared, samples = [], [], []
-    for lengths in in_chunks(order, steps, np.arange(order.width)):
+    for lengths in in_chunks(order, steps, np.arange(order.width), lengths_by_place):
         by_rank = lengths.reshape(len(lengths), order.width // ranks, ranks, -1)
         tokens.append(by_rank.sum(axis=(1, 3)))
         squared.append((by_rank * by_rank).sum(axis=(1, 3)))
@@ -59,11 +70,18 @@ def loads_of(order: Order, steps: Int64Array, ranks: int | None = None) -> Loads
     return Loads(np.concatenate(tokens), np.concatenate(squared), np.concatenate(samples))
 
 
-def in_chunks(order: Order, steps: Int64Array, slots: Int64Array) -> Iterator[Int64Array]:
+def in_chunks(
+    order: Order, steps: Int64Array, slots: Int64Array, lengths_by_place: Int64Array | None = None
+) -> Iterator[Int64Array]:
     """The lengths of steps, [some steps, slots, C] at a time, in bounded memory."""
     size = max(1, _CHUNK_PLACES // (len(slots) * order.columns))
     for first in range(0, len(steps), size):
-        yield order.lengths_of_steps(steps[first : first + size], slots)
+        some = steps[first : first + size]
+        if lengths_by_place is None:
+            yield order.lengths_of_steps(some, slots)
+        else:
+            places = order.places_of_steps(some, slots)
+            yield np.where(places < 0, 0, lengths_by_place[places])
 
 
 def samples_moved(order: Order, step: int, ranks: int) -> Int64Array:

@@ -1,8 +1,8 @@
 """Several samples in one row of the model's length.
 
-Rows are made of lengths, not of samples: best fit of the histogram, longest first, gives some
-hundreds of patterns (as 300 + 140 + 72 tokens) with counts, in memory and time that depend on the
-number of lengths alone. A row is then a number: its pattern says from which runs of equal length
+Rows are made of lengths, not of samples: best fit of the histogram gives some hundreds of patterns
+(as 300 + 72 + 140 tokens) with counts, in memory and time that depend on the number of lengths
+alone. A row is then a number: its pattern says from which runs of equal length
 its samples come, and which of a run is a seeded permutation's, another each epoch. Which rows
 share a step is a permutation too. Any step is found at once.
 """
@@ -117,34 +117,36 @@ class Packed(Order):
 
 
 def pack_lengths(histogram: LengthHistogram, row_tokens: int, row_samples: int) -> Patterns:
-    """Best fit of the lengths, longest first, with counts in place of single samples.
+    """Rows of the longest sample that is left, the shortest, and the best fit for the rest.
 
-    A length goes into the fullest open row that still takes it (and holds fewer than
-    ``row_samples``); where none does, it opens rows, as many of it in each as fit.
+    Best fit alone, longest first, leaves the short samples for the end, where a row's number of
+    samples, not its tokens, is the limit (89 % of the tokens filled on the Wikipedia lengths with
+    at most 3 a row, 99 % here). All equal rows are made at once: each kind uses up a length.
     """
-    lengths, counts = histogram.lengths.tolist(), histogram.counts.tolist()
-    # rows with room, by their free tokens: (runs of their samples, how many such rows)
-    open_rows: list[list[tuple[tuple[int, ...], int]]] = [[] for _ in range(row_tokens + 1)]
-    full: list[tuple[tuple[int, ...], int]] = []
-    for run in reversed(range(len(lengths))):
-        left = counts[run]
-        while left:
-            length = lengths[run]
-            free = next((f for f in range(length, row_tokens + 1) if open_rows[f]), None)
-            if free is None:
-                together = min(row_samples, row_tokens // length, left)
-                free, runs, rows = row_tokens, (run,) * together, left // together
-                left -= rows * together
-                free -= together * length
-            else:
-                before, available = open_rows[free].pop()
-                rows = min(left, available)
-                if available > rows:
-                    open_rows[free].append((before, available - rows))
-                runs, left, free = (*before, run), left - rows, free - length
-            target = full if len(runs) == row_samples else open_rows[free]
-            target.append((runs, rows))
-    return _patterns([*full, *(kind for kinds in open_rows for kind in kinds)], row_samples)
+    lengths, left = histogram.lengths, histogram.counts.copy()
+    kinds: list[tuple[tuple[int, ...], int]] = []
+    while left.any():
+        runs = _fill(lengths, left, row_tokens, row_samples)
+        used, times = np.unique(runs, return_counts=True)
+        rows = int((left[used] // times).min())
+        left[used] -= rows * times
+        kinds.append((tuple(runs), rows))
+    return _patterns(kinds, row_samples)
+
+
+def _fill(lengths: Int64Array, left: Int64Array, row_tokens: int, row_samples: int) -> list[int]:
+    """The runs of a row's samples."""
+    left, free, runs = left.copy(), row_tokens, list[int]()
+    while len(runs) < row_samples:
+        fitting = np.flatnonzero((left > 0) & (lengths <= free))
+        if len(fitting) == 0:
+            break
+        shortest = len(runs) == 1 and row_samples > 2
+        run = int(fitting[0 if shortest else -1])
+        runs.append(run)
+        left[run] -= 1
+        free -= int(lengths[run])
+    return runs
 
 
 def _patterns(kinds: list[tuple[tuple[int, ...], int]], row_samples: int) -> Patterns:

@@ -75,7 +75,8 @@ class Presorted(Order):
     def _sorted_places(self, steps: Int64Array, slots: Int64Array) -> Int64Array:
         places = np.empty((len(steps), len(slots), self.batch), np.int64)
         short = steps >= self._whole_steps
-        places[~short] = self._whole_step_places(steps[~short], slots)
+        if not short.all():
+            places[~short] = self._whole_step_places(steps[~short], slots)
         if short.any():
             places[short] = self._short_step[slots]
         return places

@@ -128,7 +128,8 @@ class Order(ABC):
     def _step_of_block(self, kind: str, step: int, slots: Int64Array) -> Int64Array:
         if not 0 <= step < self.steps:
             raise IndexError(f"step {step} of an epoch of {self.steps} steps")
-        size = max(1, min(_BLOCK_STEPS, _BLOCK_PLACES // (self.columns * max(len(slots), 1))))
+        touched = min(self.width, len(slots) * len(self.group_of(0)))
+        size = max(1, min(_BLOCK_STEPS, _BLOCK_PLACES // (self.columns * max(touched, 1))))
         first, slots_key = step - step % size, slots.tobytes()
         known = self._blocks.get(kind)
         if known is None or known[:2] != (first, slots_key):

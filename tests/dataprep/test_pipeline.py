@@ -12,8 +12,9 @@ import pytest
 
 from dataprep.engine import EngineConfig
 from dataprep.holdout import draw_holdout
-from dataprep.inspection import show_sample
+from dataprep.inspection import samples_of_step, show_sample
 from dataprep.manifest import FileEntry, Manifest, read_manifest
+from dataprep.order import OrderConfig
 from dataprep.parts import document_md5, read_parts, stage_parts
 from dataprep.pipeline import PipelineConfig, run_pipeline
 from dataprep.samples import SamplesConfig
@@ -368,3 +369,32 @@ def test_nothing_is_dropped_without_a_count(
     assert total["documents_copied"] == 1
     assert total["unknown_tokens"] == 1
     assert total["documents"] == 43
+
+
+@pytest.mark.parametrize("scheme", ["presorted", "random", "exchange", "packed"])
+def test_the_samples_of_a_step_lie_where_inspection_says(prepared: Path, scheme: str) -> None:
+    config, seen = OrderConfig(scheme), []
+    for rank in (0, 1):
+        found = samples_of_step(prepared / "train", config, 4, 3, 1, 0, 2, rank, 2)
+        assert {sample.slot for sample in found} == {rank, rank + 2}
+        for sample in found:
+            assert len(Shard(sample.file).sample(sample.row).tokens) == sample.length
+            stripe = int(sample.file.stem.rsplit("-", 1)[1])
+            assert sample.place == sample.row * 3 + stripe
+        seen += [sample.place for sample in found]
+    assert len(seen) == len(set(seen)) >= 12
+
+
+@pytest.mark.parametrize(
+    ("step", "rank", "ranks", "message"),
+    [
+        (10**6, 0, 2, r"step 1000000 must lie in 0 to \d+"),
+        (0, 2, 2, "rank 2 must lie in 0 to 1"),
+        (0, 0, 3, "width 4 is not a multiple of the 3 ranks"),
+    ],
+)
+def test_a_step_or_rank_that_does_not_exist(
+    prepared: Path, step: int, rank: int, ranks: int, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        samples_of_step(prepared / "train", OrderConfig(), 4, 3, 1, 0, step, rank, ranks)
