@@ -34,7 +34,7 @@ from benchmarks.gradient_overlap.figures import ratio_interval
 from benchmarks.wiki_slice import prepare
 from bert.config import BertConfig
 from bert.model import BertForPreTraining
-from dataprep.commandline import describe
+from dataprep.errors import describe
 from dataprep.lengths import LengthHistogram
 from dataprep.order import OrderConfig
 from optim.clipping import build_clipping

@@ -10,13 +10,14 @@ import os
 import re
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 from jsonargparse import ArgumentError, ArgumentParser, Namespace
+
+from dataprep.errors import describe
 
 EXIT_USER_ERROR = 2
 
@@ -76,14 +77,6 @@ def run_command(
     except KeyboardInterrupt:
         print(f"{program}: interrupted", file=sys.stderr)
         return 130
-
-
-def describe(error: BaseException) -> str:
-    """An error as one line."""
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    text = str(error) or traceback.format_exception_only(error)[-1]
-    return " ".join(text.split())
 
 
 def _check_config_files(parser: ArgumentParser, arguments: Sequence[str]) -> dict[str, str]:

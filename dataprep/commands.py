@@ -31,7 +31,6 @@ from dataprep.vocabulary_training import train_vocabulary
 
 DEFAULT_ENGINE = EngineConfig()
 DEFAULT_IMPORT = ImportConfig()
-DEFAULT_PRESORT = PresortConfig()
 
 
 def documents_command(
@@ -143,7 +142,10 @@ def import_command(
         engine: how the files are run; the result does not depend on it
     """
     vocabulary = load_vocabulary(as_path(vocab))
-    _say(make_import(expand_sources(sources), as_path(output), vocabulary, records, engine))
+    manifest = make_import(expand_sources(sources), as_path(output), vocabulary, records, engine)
+    _say(manifest)
+    for entry in manifest.files:
+        print(f"  {entry.file}: {entry.counts['samples']:,} samples, content sha256 {entry.sha256}")
 
 
 def export_command(input: str, output: str, compression: Literal["gzip"] | None = None) -> None:
@@ -158,18 +160,15 @@ def export_command(input: str, output: str, compression: Literal["gzip"] | None 
     print(f"{output}: {entry.counts['samples']:,} samples, sha256 {entry.sha256}")
 
 
-def presort_command(
-    input: str, output: str, presort: PresortConfig = DEFAULT_PRESORT, seed: int = 12345
-) -> None:
+def presort_command(input: str, output: str, seed: int = 12345, **presort: Any) -> None:
     """Shuffle, sort by length and deal into stripes, in bounded memory.
 
     Args:
         input: folder of stage samples, or of stage import
         output: folder of the stripes
-        presort: how many stripes, of which samples
         seed: of the shuffle
     """
-    _say(make_stripes(as_path(input), as_path(output), presort, seed))
+    _say(make_stripes(as_path(input), as_path(output), PresortConfig(**presort), seed))
 
 
 def vocabulary_command(
@@ -183,8 +182,11 @@ def vocabulary_command(
         size: the most tokens, special ones included
         lowercase: lower-case the text and strip accents
     """
-    texts = (document.text for path in expand_sources(sources) for document in DocumentReader(path))
-    vocabulary = train_vocabulary(texts, size, lowercase, as_path(output))
+    paths, target = expand_sources(sources), as_path(output)
+    if any(target.exists() and target.samefile(path) for path in paths):
+        raise ValueError(f"output '{output}': is one of the sources; choose another file")
+    texts = (document.text for path in paths for document in DocumentReader(path))
+    vocabulary = train_vocabulary(texts, size, lowercase, target)
     print(f"{output}: {len(vocabulary):,} tokens, sha256 {vocabulary.sha256}")
 
 

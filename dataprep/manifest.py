@@ -5,14 +5,18 @@ starts on it. It is metadata; reading it and calling ``stat`` on the files touch
 """
 
 import json
+import platform
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Self
 
 from dataprep.storage import replacing
 
 MANIFEST_NAME = "manifest.json"
-MANIFEST_VERSION = 1
+MANIFEST_VERSION = 2
+_VERSIONED = ("bert-sprint", "h5py", "mwparserfromhell", "nltk", "numpy", "tokenizers")
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class Manifest:
 
     ``settings`` are the stage's own, ``sources`` maps each source file to its sha256. ``lengths``
     (sample length -> samples), ``shard_header`` and ``most_frequent_label`` are there for folders
-    of shards.
+    of shards. ``versions`` are those of this package and of what may decide the result.
     """
 
     stage: str
@@ -46,6 +50,7 @@ class Manifest:
     shard_header: dict[str, Any] = field(default_factory=dict)
     lengths: dict[int, int] = field(default_factory=dict)
     most_frequent_label: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -68,7 +73,7 @@ class Manifest:
 
     def write(self, folder: Path) -> Self:
         """Write ``folder/manifest.json``, whole or not at all."""
-        content = {"version": MANIFEST_VERSION, **asdict(self)}
+        content = {"version": MANIFEST_VERSION, **asdict(self), "versions": _versions()}
         with replacing(folder / MANIFEST_NAME) as temporary:
             temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         return self
@@ -87,10 +92,10 @@ def read_manifest(folder: Path, stages: tuple[str, ...] = ()) -> Manifest:
     path = folder / MANIFEST_NAME
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        version = content.pop("version")
-        if version != MANIFEST_VERSION:
+        found = content.pop("version")
+        if found != MANIFEST_VERSION:
             raise ValueError(
-                f"{path}: manifest version {version}, this release reads {MANIFEST_VERSION}; "
+                f"{path}: manifest version {found}, this release reads {MANIFEST_VERSION}; "
                 "prepare the data again"
             )
         content["files"] = [FileEntry(**entry) for entry in content["files"]]
@@ -110,6 +115,31 @@ def read_manifest(folder: Path, stages: tuple[str, ...] = ()) -> Manifest:
         )
     _check_files(folder, manifest)
     return manifest
+
+
+def refuse_another_stage(folder: Path, stage: str) -> None:
+    """Keep a stage from taking the place of what another one made.
+
+    Raises:
+        ValueError: the folder's manifest is that of another stage.
+    """
+    try:
+        found = json.loads((folder / MANIFEST_NAME).read_text(encoding="utf-8"))["stage"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # not a finished stage's folder
+    if found != stage:
+        raise ValueError(
+            f"{folder}: holds what stage '{found}' made, '{stage}' would delete it; choose another "
+            "output"
+        )
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in _VERSIONED:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def _check_files(folder: Path, manifest: Manifest) -> None:

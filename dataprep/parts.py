@@ -62,26 +62,31 @@ def read_parts(paths: Sequence[Path]) -> Iterator[list[str]]:
     """The documents of text parts, as lists of sentences.
 
     Raises:
-        ValueError: a part is not UTF-8; file and line are named.
+        ValueError: a part is not UTF-8 (byte, offset and line are named), or has no document.
     """
     for path in paths:
         sentences: list[str] = []
+        found, offset = False, 0
         with path.open("rb") as stream:
             for number, line in enumerate(stream, 1):
                 try:
                     sentence = line.decode("utf-8").rstrip("\r\n")
                 except UnicodeDecodeError as error:
                     raise ValueError(
-                        f"{path}: not UTF-8: byte 0x{line[error.start]:02x} in line {number}; "
-                        "convert it, as with iconv -t UTF-8"
+                        f"{path}: not UTF-8: byte 0x{line[error.start]:02x} at offset "
+                        f"{offset + error.start}, line {number}; convert it, as with iconv -t UTF-8"
                     ) from None
+                offset += len(line)
                 if sentence.strip():
+                    found = True
                     sentences.append(sentence)
                 elif sentences:
                     yield sentences
                     sentences = []
         if sentences:
             yield sentences
+        if not found:
+            raise ValueError(f"{path}: no document: empty or blank; leave the file out")
 
 
 @dataclass(frozen=True)

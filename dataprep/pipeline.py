@@ -96,7 +96,7 @@ def run_pipeline(config: PipelineConfig) -> Iterator[Manifest]:
         yield list_holdout(evaluation, root / "holdout")
     else:
         yield draw_holdout(parts, root / "holdout", config.evaluation_documents, seed)
-    for name, taken in (("train", parts), ("evaluation", evaluation)):
+    for name, taken in (("evaluation", evaluation), ("train", parts)):
         holdout = read_holdout(held_out, only_these=name == "evaluation")
         recipe = Recipe(vocabulary, config.lowercase, config.samples, holdout, seed, config.builder)
         shards = root / "samples" / name
@@ -106,6 +106,11 @@ def run_pipeline(config: PipelineConfig) -> Iterator[Manifest]:
         else:
             samples = make_samples(taken, shards, recipe, config.engine)
             wanted = config.evaluation_samples if name == "evaluation" else None
+            if wanted is not None and wanted > samples.samples:
+                raise ValueError(
+                    f"evaluation_samples {wanted}: the held-out documents give {samples.samples}; "
+                    "give at most so many, or null for all"
+                )
             order = PresortConfig(config.stripes, wanted)
         yield samples
         yield make_stripes(shards, root / name, replace(order, memory_mb=config.memory_mb), seed)

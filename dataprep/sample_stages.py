@@ -24,7 +24,7 @@ from dataprep.reference import ReferenceBuilder
 from dataprep.reference_tokenization import ReferenceTokenizer
 from dataprep.samples import SampleBuilder, SamplesConfig, TokenizedDocuments
 from dataprep.shards import Shard, ShardHeader, ShardWriter
-from dataprep.storage import file_sha256
+from dataprep.storage import file_sha256, naming_full_disk
 from dataprep.tokenization import (
     VOCABULARY_NAME,
     SentenceTokenizer,
@@ -115,7 +115,8 @@ def make_samples(
 
 def make_shard(parts: TextParts, target: Path, recipe: Recipe) -> FileEntry:
     """One shard of all text parts, beside nothing else; as the reference's script is called."""
-    return _sample_part(parts, target, recipe, 0)[0]
+    with naming_full_disk(target):
+        return _sample_part(parts, target, recipe, 0)[0]
 
 
 def _sample_part(parts: TextParts, target: Path, recipe: Recipe, number: int) -> list[FileEntry]:
@@ -125,6 +126,7 @@ def _sample_part(parts: TextParts, target: Path, recipe: Recipe, number: int) ->
     documents = tokenise_parts(parts.paths, tokenizer, recipe.holdout, counts)
     counts["text_tokens"] = len(documents.tokens)
     counts["unknown_tokens"] = int((documents.tokens == recipe.vocabulary.id("[UNK]")).sum())
+    _check_unknown(parts.paths[0], counts, recipe)
     try:
         builder = method.builder(documents, recipe, number)
     except ValueError as error:
@@ -137,6 +139,16 @@ def _sample_part(parts: TextParts, target: Path, recipe: Recipe, number: int) ->
             advance(samples=len(block))
     counts.update(builder.counts)
     return [replace(writer.entry, counts={**counts, **writer.entry.counts})]
+
+
+def _check_unknown(path: Path, counts: Counter[str], recipe: Recipe) -> None:
+    share = counts["unknown_tokens"] / max(counts["text_tokens"], 1)
+    if share > recipe.config.max_unknown_share:
+        raise ValueError(
+            f"{path}: {share:.0%} of the tokens are [UNK] with this vocabulary, at most "
+            f"{recipe.config.max_unknown_share:.0%} are allowed (max_unknown_share); give the "
+            "vocabulary of the text's language, or set lowercase as it was made"
+        )
 
 
 class _Builder(Protocol):

@@ -44,6 +44,8 @@ class SamplesConfig:
         masked_lm_probability: the share of a sample's tokens that is masked
         short_sequence_probability: the share of documents cut to a random shorter target length
         dupe_factor: how often the corpus is gone through, with other pairs and masks each time
+        max_unknown_share: refuse text of which more than this share of the tokens is [UNK]: it is
+            in another language, or cased where the vocabulary is not
     """
 
     max_seq_length: int = 512
@@ -51,6 +53,7 @@ class SamplesConfig:
     masked_lm_probability: float = 0.15
     short_sequence_probability: float = 0.1
     dupe_factor: int = 10
+    max_unknown_share: float = 0.1
 
     def __post_init__(self) -> None:
         if not SPECIAL_POSITIONS + 2 <= self.max_seq_length <= 65535:
@@ -66,10 +69,9 @@ class SamplesConfig:
                 f"masked_lm_probability {self.masked_lm_probability} must lie between 0 and 1, "
                 "such as 0.15"
             )
-        if not 0 <= self.short_sequence_probability <= 1:
-            raise ValueError(
-                f"short_sequence_probability {self.short_sequence_probability} must lie in 0 to 1"
-            )
+        for name in ("short_sequence_probability", "max_unknown_share"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} {getattr(self, name)} must lie in 0 to 1")
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ temporary file that is then uploaded, or fetched before it is opened.
 """
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
@@ -52,8 +53,31 @@ def fetched(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
+def naming_full_disk(path: Path) -> Iterator[None]:
+    """Name what was being written when the disk was full: the error of the system does not.
+
+    Raises:
+        ValueError: no space is left.
+    """
+    try:
+        yield
+    except (OSError, RuntimeError) as error:  # the latter is h5py's, on closing a file
+        if os.strerror(errno.ENOSPC) not in str(error):
+            raise
+        raise ValueError(
+            f"{path}: no space left on its disk; free some and run again, or choose another output"
+        ) from None
+
+
+@contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a local temporary name; it takes the place of ``path`` on success, else is deleted."""
+    """Give a local temporary name; it takes the place of ``path`` on success, else is deleted.
+
+    Raises:
+        ValueError: ``path`` is a folder.
+    """
+    if path.is_dir():
+        raise ValueError(f"{path}: is a folder; name a file in it")
     path.parent.mkdir(parents=True, exist_ok=True)
     if not is_local(path):
         with tempfile.TemporaryDirectory() as folder:
@@ -63,8 +87,9 @@ def replacing(path: Path) -> Iterator[Path]:
         return
     temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
     try:
-        yield temporary
-        os.replace(temporary, path)
+        with naming_full_disk(path):
+            yield temporary
+            os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -50,6 +50,8 @@ def make_documents(
     for path in sources:
         if not path.is_file():
             raise ValueError(f"{path}: no such file; give a dump or a text file as source")
+        if folder.resolve() in path.resolve().parents:
+            raise ValueError(f"{path}: is a source inside the output {folder}; choose another one")
     groups = deal_parts([path.stat().st_size for path in sources], parts)
     digests = {str(path): file_sha256(path) for path in sources}
     settings = {"format": format, "parts": sum(group.parts for group in groups)}
@@ -82,9 +84,10 @@ def _deal_documents(
                 advance(documents=1)
         if counts[-1]["documents"] < 2:
             total = sum(count["documents"] for count in counts)
+            remedy = "lower parts or give a larger corpus" if total > 1 else "give a larger corpus"
             raise ValueError(
                 f"{sources[0]}: {total} documents for {len(targets)} parts, but a part needs two "
-                "for next-sentence prediction; lower parts or give a larger corpus"
+                f"for next-sentence prediction; {remedy}"
             )
         return [
             text_entry(path.name, temporary, count)
@@ -133,7 +136,8 @@ def _make_punkt(
     run = partial(_train_punkt, sources, folder, config.punkt_megabytes)
     digests = [entry.sha256 for entry in before.files]
     inputs = stage_inputs("punkt", config.punkt_megabytes, 0, digests)
-    run_jobs(folder, [Job("punkt", run, inputs)], SERIAL)
+    size = sum(entry.bytes for entry in before.files)
+    run_jobs(folder, [Job("punkt", run, inputs, size)], SERIAL)
 
 
 def _train_punkt(sources: Sequence[Path], folder: Path, megabytes: float) -> list[FileEntry]:

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from dataprep.commandline import describe
+from dataprep.errors import describe
 
 T = TypeVar("T")
 DEVICES = ("auto", "cpu", "cuda")

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from bert.model import BertForPreTraining
 from bert.pretrained import LoadReport, check_config, load_huggingface
-from bert.tf1_checkpoint import check_tf1_config, load_tf1
+from bert.tf1_checkpoint import check_tf1_config, load_tf1, tf1_names
 from optim.clipping import build_clipping
 from optim.communication import check_wire
 from optim.optimizers import build_optimizer
@@ -27,12 +27,14 @@ from train.data import DataConfig, Dataset, EvaluationBatches, TrainingBatches, 
 from train.distributed import World
 from train.evaluation import Evaluator
 from train.exchange import build_exchange
+from train.hyperparameters import Hyperparameters
+from train.learner import Learner
 from train.metrics import EpochLog, Listener, MetricsFile
-from train.mlperf_log import Hyperparameters, MLPerfLog
+from train.mlperf_log import MLPerfLog
 from train.progress import LiveView
 from train.run_config import RunConfig
 from train.run_folder import RunFolder, default_path
-from train.trainer import Learner, OnEval, RunResult, Trainer
+from train.trainer import OnEval, RunResult, Trainer
 
 
 def pretrain(config: RunConfig, world: World, on_eval: OnEval | None = None) -> RunResult:
@@ -71,7 +73,9 @@ def pretrain(config: RunConfig, world: World, on_eval: OnEval | None = None) -> 
             may_skip=config.train.not_finite == "skip",
             max_skipped=config.train.max_skipped_steps,
         )
-        log.hyperparameters(_hyperparameters(config, world, training))
+        log.hyperparameters(
+            _hyperparameters(config, world, training), tf1_names(config.model).values()
+        )
         folder.describe(
             config, {**_facts(config, world, model, evaluation), "budget": asdict(budget)}
         )

@@ -17,7 +17,7 @@ from dataprep.engine.receipts import (
     remove_left_over,
 )
 from dataprep.engine.spark import run_spark
-from dataprep.manifest import MANIFEST_NAME, FileEntry
+from dataprep.manifest import MANIFEST_NAME, FileEntry, refuse_another_stage
 from dataprep.progress import Meter, reporting
 from dataprep.storage import only_user, remove_stale
 
@@ -32,12 +32,16 @@ def run_jobs(folder: Path, jobs: Sequence[Job], config: EngineConfig) -> list[Fi
         the entries of all jobs' files, in the order of the jobs, whatever the engine.
 
     Raises:
-        ValueError: a job failed (its message) or its process was killed (job and signal).
+        ValueError: a job failed (its message) or its process was killed (job and signal); the
+            folder is another stage's.
     """
+    stage = jobs[0].inputs.get("stage") if jobs else None
+    if stage is not None:
+        refuse_another_stage(folder, "samples" if stage == "import" else stage)
     earlier = recorded_files(folder)
     made = {job.name: done(folder, job) for job in jobs}
     todo = [job for job in jobs if made[job.name] is None]
-    parent_is_new = not folder.parent.exists()
+    new_folders = [above for above in folder.parents if not above.exists()]
     if todo:
         prepare(folder)
         try:
@@ -47,9 +51,10 @@ def run_jobs(folder: Path, jobs: Sequence[Job], config: EngineConfig) -> list[Fi
                 remove_stale(folder)
                 made |= _run(folder, todo, config)
         except BaseException:
-            if remove_if_empty(folder) and parent_is_new:
-                with suppress(OSError):
-                    folder.parent.rmdir()
+            remove_if_empty(folder)
+            with suppress(OSError):
+                for above in new_folders:
+                    above.rmdir()
             raise
     entries = [entry for job in jobs for entry in made[job.name] or []]
     remove_left_over(folder, jobs, earlier - {entry.file for entry in entries})

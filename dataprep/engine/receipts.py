@@ -14,7 +14,7 @@ from typing import Any
 
 from dataprep.engine.jobs import Job
 from dataprep.manifest import FileEntry
-from dataprep.storage import is_local, replacing
+from dataprep.storage import is_local, naming_full_disk, replacing
 
 _RECEIPTS = ".receipts"
 
@@ -22,7 +22,8 @@ _RECEIPTS = ".receipts"
 def perform(folder: Path, job: Job) -> list[FileEntry]:
     """Run a job and write its receipt, in whatever process this is."""
     started, cpu = time.perf_counter(), time.process_time()
-    entries = job.run()
+    with naming_full_disk(folder):
+        entries = job.run()
     content = {
         "fingerprint": job.fingerprint,
         "files": [asdict(entry) for entry in entries],

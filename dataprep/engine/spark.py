@@ -1,6 +1,8 @@
 """Jobs on a Spark cluster: a third way to map the same functions."""
 
 import os
+import re
+import shutil
 import sys
 import tempfile
 import zipfile
@@ -9,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import dataprep
-from dataprep.commandline import describe
 from dataprep.engine.jobs import Job
 from dataprep.engine.receipts import done, perform
+from dataprep.errors import describe
 from dataprep.manifest import FileEntry
 from dataprep.progress import Meter
+
+_MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?$|spark://|yarn$|k8s://|mesos://")
 
 
 def run_spark(
@@ -46,10 +50,9 @@ def _collect(
         answers = tasks.map(_Task(folder)).collect()
     except Py4JJavaError as error:
         lost = [job.name for job in jobs if done(folder, job) is None]
-        reason = str(error.java_exception).strip().splitlines()[0]
         raise ValueError(
             f"{', '.join(lost[:3])}{' and others' if len(lost) > 3 else ''}: not made, Spark lost "
-            f"a worker ({reason}); run again to continue from there"
+            f"a worker ({_java_reason(error)}); run again to continue from there"
         ) from None
     for job, answer in zip(jobs, answers, strict=True):
         if isinstance(answer, str):
@@ -72,12 +75,19 @@ class _Task:
 
 def _session(master: str) -> Any:
     try:
+        from py4j.protocol import Py4JJavaError
         from pyspark.errors.exceptions.base import PySparkException
         from pyspark.sql import SparkSession
     except ImportError:
         raise ValueError(
             "engine spark: pyspark is missing; pip install 'bert-sprint[spark]' and Java 17"
         ) from None
+    if not _MASTER.match(master):
+        raise ValueError(
+            f"engine master '{master}': give local[N], spark://HOST:PORT, yarn or k8s://URL"
+        )
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        raise ValueError("engine spark: no java on the path; install Java 17 or set JAVA_HOME")
     builder = SparkSession.builder.master(master).appName("bert-sprint dataprep")
     # the workers' interpreter, unless the user names another that they have
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -92,10 +102,18 @@ def _session(master: str) -> Any:
     try:
         return builder.getOrCreate()
     except (PySparkException, OSError) as error:
-        raise ValueError(
-            f"engine spark with master '{master}': no session ({describe(error)}); "
-            "check the master's URL and that JAVA_HOME is a Java 17"
-        ) from None
+        reason = describe(error)
+    except Py4JJavaError as error:
+        reason = _java_reason(error)
+    raise ValueError(
+        f"engine spark with master '{master}': no session ({reason}); "
+        "check the master's URL and that JAVA_HOME is a Java 17"
+    )
+
+
+def _java_reason(error: Any) -> str:
+    """The first line of a Java exception, without its trace."""
+    return str(error.java_exception).strip().splitlines()[0]
 
 
 def _packed(folder: Path) -> Path:

@@ -162,12 +162,15 @@ def export_hdf5(shards: Sequence[Path], output: Path, compression: str | None = 
         compression: gzip, or None.
 
     Raises:
-        ValueError: no shard, shards made differently, an unknown compression.
+        ValueError: no shard, shards made differently, an unknown compression, an output that is one
+            of the shards.
     """
     if compression not in (None, "gzip"):
         raise ValueError(f"compression '{compression}': give gzip, or none")
     if not shards:
         raise ValueError("shards: none given; name at least one")
+    if any(output.exists() and output.samefile(path) for path in shards):
+        raise ValueError(f"{output}: is one of the shards to be exported; choose another output")
     opened = [Shard(path) for path in shards]
     for shard in opened:
         if not shard.header.same_kind(opened[0].header):

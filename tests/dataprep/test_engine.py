@@ -1,5 +1,6 @@
 """The engines: the same bytes from all, and what becomes of a job that fails or is killed."""
 
+import errno
 import os
 import signal
 import socket
@@ -14,7 +15,7 @@ import pytest
 from launch import ROOT
 
 from dataprep.engine import SERIAL, EngineConfig, Job, run_jobs
-from dataprep.manifest import FileEntry
+from dataprep.manifest import FileEntry, Manifest, read_manifest
 from dataprep.storage import only_user
 
 TWO = EngineConfig("processes", workers=2)
@@ -30,7 +31,9 @@ def write_number(folder: Path, number: int) -> list[FileEntry]:
     return [FileEntry(path.name, path.stat().st_size, "", {})]
 
 
-def kill_itself() -> list[FileEntry]:
+def kill_itself(first: Path | None = None) -> list[FileEntry]:
+    while first is not None and not first.exists():
+        time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(60)
     return []
@@ -42,7 +45,7 @@ def refuse() -> list[FileEntry]:
 
 def test_a_killed_worker_names_job_and_signal_and_the_rest_is_kept(tmp_path: Path) -> None:
     good = [Job(f"{i}", partial(write_number, tmp_path, i), {"i": i}) for i in range(4)]
-    bad = Job("part-00007.h5", kill_itself, {})
+    bad = Job("part-00007.h5", partial(kill_itself, tmp_path / ".receipts" / "0.json"), {})
     with pytest.raises(ValueError, match=r"part-00007\.h5: its worker was killed by SIGKILL"):
         run_jobs(tmp_path, [*good[:3], bad, good[3]], TWO)
     made = (tmp_path / "0.txt").stat().st_mtime_ns
@@ -55,6 +58,30 @@ def test_a_killed_worker_names_job_and_signal_and_the_rest_is_kept(tmp_path: Pat
 def test_a_workers_error_is_the_callers_error(tmp_path: Path, engine: EngineConfig) -> None:
     jobs = [Job("a", refuse, {}), Job("b", refuse, {})]
     with pytest.raises(ValueError, match="part 2 is bad; mend it"):
+        run_jobs(tmp_path / "out", jobs, engine)
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(ValueError, match="part 2 is bad; mend it"):
+        run_jobs(tmp_path / "a" / "b" / "c", jobs, engine)
+    assert not (tmp_path / "a").exists()
+
+
+def fill_the_disk(error: Exception) -> list[FileEntry]:
+    raise error
+
+
+@pytest.mark.parametrize("engine", [SERIAL, TWO], ids=["serial", "processes"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+        RuntimeError("flush failed, errno = 28, error message = 'No space left on device'"),
+    ],
+)
+def test_a_full_disk_names_the_folder(
+    tmp_path: Path, engine: EngineConfig, error: Exception
+) -> None:
+    jobs = [Job(name, partial(fill_the_disk, error), {}) for name in "ab"]
+    with pytest.raises(ValueError, match="out: no space left on its disk; free some"):
         run_jobs(tmp_path / "out", jobs, engine)
     assert not (tmp_path / "out").exists()
 
@@ -108,6 +135,29 @@ def test_an_unknown_engine_lists_the_known_ones(tmp_path: Path) -> None:
         run_jobs(tmp_path, [Job("a", refuse, {})], EngineConfig("dask"))  # type: ignore[arg-type]
 
 
+def test_a_stage_never_takes_the_place_of_another(tmp_path: Path) -> None:
+    inputs = {"stage": "documents"}
+    entries = run_jobs(tmp_path, [Job("1", partial(write_number, tmp_path, 1), inputs)], SERIAL)
+    Manifest("documents", 0, {}, {}, entries).write(tmp_path)
+    other = Job("2", partial(write_number, tmp_path, 2), {"stage": "sentences"})
+    with pytest.raises(ValueError, match="holds what stage 'documents' made.*another output"):
+        run_jobs(tmp_path, [other], SERIAL)
+    assert read_manifest(tmp_path, ("documents",)).files == entries
+
+
+def test_a_master_that_is_none_and_a_missing_java_are_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyspark", reason="needs the extra spark")
+    jobs = [Job("a", refuse, {})]
+    with pytest.raises(ValueError, match=r"engine master 'foo://1': give local\[N\], spark://"):
+        run_jobs(tmp_path / "out", jobs, EngineConfig("spark", master="foo://1"))
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(ValueError, match="no java on the path; install Java 17"):
+        run_jobs(tmp_path / "out", jobs, SPARK)
+
+
 # --- Spark ----------------------------------------------------------------------------------------
 
 
@@ -142,6 +192,15 @@ def test_on_spark_errors_are_the_callers_and_a_lost_worker_is_named(java, tmp_pa
     assert [entry.file for entry in run_jobs(tmp_path / "out", good, SPARK)] == [
         f"{i}.txt" for i in range(3)
     ]
+
+
+@pytest.mark.slow
+@spark_is_loud
+def test_a_spark_master_that_does_not_answer_is_one_line(java, tmp_path: Path) -> None:
+    nobody = EngineConfig("spark", master="spark://127.0.0.1:1")
+    with pytest.raises(ValueError, match=r"^engine spark with master 'spark://127[^\n]*URL[^\n]*$"):
+        run_jobs(tmp_path / "out", [Job("a", refuse, {})], nobody)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.fixture

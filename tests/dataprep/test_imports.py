@@ -445,6 +445,15 @@ def test_no_source_and_no_shard(tmp_path: Path) -> None:
         export_hdf5([tmp_path / "a.h5"], tmp_path / "out.hdf5", "lzf")
 
 
+def test_a_shard_is_not_exported_over_itself(tmp_path: Path) -> None:
+    load(write_fixed(tmp_path / "a", ROWS[:2]), tmp_path)
+    shard = tmp_path / "shards" / "part-00000.h5"
+    before = shard.read_bytes()
+    with pytest.raises(ValueError, match="part-00000.h5: is one of the shards to be exported"):
+        export_hdf5([shard], shard)
+    assert shard.read_bytes() == before
+
+
 def test_shards_made_differently_are_not_exported_together(tmp_path: Path) -> None:
     load(write_fixed(tmp_path / "a", ROWS[:2]), tmp_path)
     wider = [padded(sample, S, P + 1) for sample in SAMPLES[:2]]

@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from dataprep.holdout import HoldOut
 from dataprep.manifest import read_manifest
 from dataprep.parts import Group, deal_parts, document_md5, given_parts, read_parts
 from dataprep.pipeline import PipelineConfig, run_pipeline
+from dataprep.sample_stages import Recipe, make_shard
 from dataprep.samples import SamplesConfig
 from dataprep.sentences import SentencesConfig
 from dataprep.shards import Shard
+from dataprep.tokenization import load_vocabulary
 
 
 def test_sources_are_grouped_until_there_are_no_more_than_parts() -> None:
@@ -138,3 +141,26 @@ def test_only_about_as_many_samples_as_wanted_are_made(
     with pytest.raises(ValueError, match="9999 samples wanted, the source holds"):
         for _ in run_pipeline(replace(config, training_samples=9999)):
             pass
+
+
+def test_text_that_the_vocabulary_does_not_know_is_refused(
+    vocabulary_file: Path, tmp_path: Path
+) -> None:
+    """Such as cased text with an uncased vocabulary, where every name would become [UNK]."""
+    text = tmp_path / "part.txt"
+    text.write_text("the river city .\nQqq Xyz Vvv the .\n\nthe war .\nthe city .\n")
+    config = SamplesConfig(max_seq_length=32, max_predictions=4, dupe_factor=1)
+    recipe = Recipe(load_vocabulary(vocabulary_file), True, config, HoldOut(), 1)
+    with pytest.raises(ValueError, match=r"part\.txt: 2\d% of the tokens are \[UNK\].*at most 10%"):
+        make_shard(given_parts([text]), tmp_path / "a.h5", recipe)
+    assert not (tmp_path / "a.h5").exists()
+    allowed = replace(recipe, config=replace(config, max_unknown_share=0.5))
+    assert make_shard(given_parts([text]), tmp_path / "a.h5", allowed).counts["unknown_tokens"] == 3
+
+
+def test_a_blank_part_is_named(tmp_path: Path) -> None:
+    paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    paths[0].write_text("text .\n")
+    paths[1].write_text(" \n\n")
+    with pytest.raises(ValueError, match=r"b\.txt: no document: empty or blank; leave the file"):
+        list(read_parts(paths))

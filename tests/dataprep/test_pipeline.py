@@ -20,7 +20,7 @@ from dataprep.pipeline import PipelineConfig, run_pipeline
 from dataprep.samples import SamplesConfig
 from dataprep.sentences import SentencesConfig
 from dataprep.shards import Shard
-from dataprep.text_stages import make_sentences
+from dataprep.text_stages import make_documents, make_sentences
 from dataprep.verification import verify_folder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -167,6 +167,29 @@ def test_the_evaluation_set_has_the_wanted_size(prepared: Path) -> None:
     assert read_manifest(prepared / "evaluation").samples == 10
 
 
+def test_more_evaluation_samples_than_there_are_name_the_setting(
+    prepared: Path, corpus_file: Path, vocabulary_file: Path
+) -> None:
+    config = settings(corpus_file, vocabulary_file, prepared, evaluation_samples=10_000)
+    with pytest.raises(ValueError, match="evaluation_samples 10000: the held-out documents give"):
+        list(run_pipeline(config))
+
+
+def test_a_vocabulary_does_not_take_the_place_of_its_text(tmp_path: Path) -> None:
+    source = tmp_path / "corpus.txt"
+    source.write_text("some text\n")
+    done = dataprep("vocabulary", "--sources", f"[{source}]", "--output", source)
+    assert done.returncode == 2 and "is one of the sources; choose another file" in done.stderr
+    assert source.read_text() == "some text\n"
+
+
+def test_a_source_inside_the_output_is_refused(tmp_path: Path) -> None:
+    source = tmp_path / "corpus.txt"
+    source.write_text("some text\n\nmore text\n")
+    with pytest.raises(ValueError, match="corpus.txt: is a source inside the output"):
+        make_documents([source], tmp_path, "text", 1)
+
+
 def test_inspect_shows_a_sample_in_words(prepared: Path) -> None:
     lines = list(show_sample(prepared / "train", 0))
     assert "masked" in lines[0] and lines[1].startswith("A: [CLS]") and "[SEP]" in lines[2]
@@ -219,7 +242,7 @@ def test_stages_one_by_one_give_what_run_gives(
          "--vocab", vocabulary_file, "--holdout", holdout, *common,
          "--dupe_factor", 2],
         ["presort", "--input", tmp_path / "samples", "--output", tmp_path / "train",
-         "--presort.stripes", 3],
+         "--stripes", 3],
         ["inspect", tmp_path / "train"],
         ["inspect", tmp_path / "train" / "stripe-00000.h5", "--sample", 1],
         ["verify", tmp_path / "train", "--samples", tmp_path / "samples", "--holdout", holdout],

@@ -178,5 +178,5 @@ def test_documents_are_read_as_the_reference_does(tmp_path: Path) -> None:
 def test_a_byte_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     path = tmp_path / "part"
     path.write_bytes(b"one\ntw\xffo\n")
-    with pytest.raises(ValueError, match=r"part: not UTF-8: byte 0xff in line 2"):
+    with pytest.raises(ValueError, match=r"part: not UTF-8: byte 0xff at offset 6, line 2"):
         list(read_parts([path]))

@@ -157,6 +157,8 @@ def test_replacing_is_all_or_nothing(tmp_path: Path) -> None:
         raise RuntimeError
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     assert target.read_text() == "old"
+    with pytest.raises(ValueError, match="is a folder; name a file in it"), replacing(tmp_path):
+        pass
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from optim.communication import StepTimes
 from optim.optimizers import OptimizerConfig, build_optimizer
 from optim.precision import Precision
 from optim.schedule import Schedule, ScheduleConfig
-from train.trainer import Learner
+from train.learner import Learner
 
 
 class Scripted:

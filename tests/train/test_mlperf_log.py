@@ -14,12 +14,18 @@ import numpy as np
 import pytest
 import torch
 
+from bert.config import BertConfig
+from bert.tf1_checkpoint import tf1_names
+from train.hyperparameters import Hyperparameters
 from train.metrics import EvaluationRecord, Listener, StepRecord
 from train.mllog_writer import plain
-from train.mlperf_log import Hyperparameters, MLPerfConfig, MLPerfLog, RunLog
+from train.mlperf_log import MLPerfConfig, MLPerfLog, RunLog
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES_A_STEP = 448
+BERT_LARGE = BertConfig(
+    hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096
+)
 # the reference convergence point of batch size 448
 LAMB = Hyperparameters(
     seed=12345,
@@ -109,7 +115,7 @@ def evaluation(number: int, accuracy: Any, eval_samples: Any = 10_000) -> Evalua
 def initialised(path: Path | None, config: MLPerfConfig | None = None) -> MLPerfLog:
     log = MLPerfLog(config or MLPerfConfig(), path)
     with log.initialisation():
-        log.hyperparameters(LAMB)
+        log.hyperparameters(LAMB, tf1_names(BERT_LARGE).values())
     return log
 
 
@@ -203,7 +209,6 @@ def test_the_caches_are_said_to_be_cleared_when_they_were(tmp_path: Path) -> Non
 
 
 OPEN_RULESETS = ["1.0.0", "1.1.0", "2.0.0", "2.1.0", "3.0.0", "3.1.0", "4.0.0", "4.1.0", "5.0.0"]
-# 1.1.0 to 2.1.0 want the weights_initialization events of the official checkpoint
 CLOSED_RULESETS = ["0.7.0", "1.0.0", "3.0.0", "3.1.0", "4.0.0", "4.1.0", "5.0.0"]
 
 
@@ -221,6 +226,20 @@ def test_a_closed_run_passes_the_official_checker(tmp_path: Path, ruleset: str) 
     write_run(path, [0.35, 0.62, 0.7201], division="closed", status="onprem")
     checked = official(path, ruleset)
     assert checked.returncode == 0, checked.stderr
+
+
+@pytest.mark.parametrize("ruleset", ["1.1.0", "2.0.0", "2.1.0"])
+def test_older_rules_want_an_event_for_each_weight(tmp_path: Path, ruleset: str) -> None:
+    with_events, without = tmp_path / "result_0.txt", tmp_path / "result_1.txt"
+    for path in (with_events, without):
+        events = path == with_events
+        settings = {"division": "closed", "weights_initialization": events}
+        write_run(path, [0.35, 0.62, 0.7201], **settings)
+    tensors = [r["metadata"]["tensor"] for r in read(with_events)
+               if r["key"] == "weights_initialization"]  # fmt: skip
+    assert len(set(tensors)) == len(tensors) == 398
+    assert official(with_events, ruleset).returncode == 0
+    assert official(without, ruleset).returncode == 1
 
 
 def test_a_closed_run_below_the_target_does_not_pass(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from optim.communication import StepTimes
 from optim.precision import Precision
 from train.data import StepBatches
 from train.distributed import World
-from train.trainer import TrainConfig, Trainer, Update
+from train.learner import Update
+from train.trainer import TrainConfig, Trainer
 
 
 class Alone(World):
