@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.dataprep_corpus import MEGABYTE, make_text_parts
+from dataprep.manifest import MANIFEST_NAME, read_manifest
 from dataprep.pipeline import PipelineConfig, run_pipeline
 from dataprep.samples import SamplesConfig
 
@@ -19,10 +20,11 @@ def prepare(corpus: Path, vocabulary: Path, folder: Path, megabytes: int, length
         length: max_seq_length of the samples.
 
     Raises:
-        ValueError: no such corpus or vocabulary, or too little text.
+        ValueError: no such corpus or vocabulary, too little text, or stripes of another release.
     """
     stripes = folder / f"{megabytes}mb-{length}" / "train"
-    if (stripes / "manifest.json").exists():
+    if (stripes / MANIFEST_NAME).exists():
+        read_manifest(stripes, ("presort",))
         return stripes
     print(f"preparing {megabytes} MB of {corpus} in {stripes.parent} ...", file=sys.stderr)
     text = stripes.parent / "text"
