@@ -5,27 +5,28 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
-from dataprep import commands
 from dataprep.commandline import build_parser, parse, run_command
+from dataprep.commands import looking, making
 
 PROGRAM = "python -m dataprep"
 # in the order of the work; those with a path take it without an option's name
 COMMANDS: dict[str, tuple[Callable[..., None], bool]] = {
-    "run": (commands.run_all_command, False),
-    "documents": (commands.documents_command, False),
-    "sentences": (commands.sentences_command, False),
-    "holdout": (commands.holdout_command, False),
-    "samples": (commands.samples_command, False),
-    "presort": (commands.presort_command, False),
-    "import": (commands.import_command, False),
-    "export": (commands.export_command, False),
-    "vocabulary": (commands.vocabulary_command, False),
-    "inspect": (commands.inspect_command, True),
-    "stats": (commands.stats_command, True),
-    "digest": (commands.digest_command, True),
-    "verify": (commands.verify_command, True),
-    "report": (commands.report_command, True),
-    "official": (commands.official_command, True),
+    "run": (making.run_all_command, False),
+    "documents": (making.documents_command, False),
+    "sentences": (making.sentences_command, False),
+    "holdout": (making.holdout_command, False),
+    "samples": (making.samples_command, False),
+    "presort": (making.presort_command, False),
+    "import": (making.import_command, False),
+    "export": (making.export_command, False),
+    "vocabulary": (making.vocabulary_command, False),
+    "plan": (looking.plan_command, False),
+    "inspect": (looking.inspect_command, True),
+    "stats": (looking.stats_command, True),
+    "digest": (looking.digest_command, True),
+    "verify": (looking.verify_command, True),
+    "report": (looking.report_command, True),
+    "official": (looking.official_command, True),
 }
 
 

@@ -47,6 +47,20 @@ def test_the_budget_is_the_greatest_micro_batch(name: str, accumulation: int) ->
     assert budget.waste == pytest.approx(1 - np.mean(tokens) / budget.tokens)
 
 
+def test_the_budget_is_that_of_the_busiest_slot_where_all_lengths_differ() -> None:
+    histogram = LengthHistogram(dict.fromkeys(range(5, 509), 1))
+    order = build_order(OrderConfig(), histogram, 8, 6, seed=7, epoch=0)
+    sums = np.stack([order.lengths(step, np.arange(8)).sum(1) for step in range(order.steps)])
+    assert sums[:, 0].max() + 16 < sums.max()
+    assert token_budget(order).tokens == -(-sums.max() // 16) * 16
+
+
+def test_a_multiple_of_sixteen_is_not_rounded() -> None:
+    order = build_order(OrderConfig(), LengthHistogram({32: 64}), 2, 4, seed=7, epoch=0)
+    budget = token_budget(order, 2)
+    assert (budget.tokens, budget.waste) == (64, 0)
+
+
 def test_some_steps_have_a_budget_of_their_own() -> None:
     order = order_of("random")
     whole = token_budget(order, 1)

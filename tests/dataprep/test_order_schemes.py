@@ -9,7 +9,6 @@ import pytest
 from dataprep.lengths import LengthHistogram
 from dataprep.order import Order, OrderConfig, build_order
 from dataprep.order.load import imbalance, loads_of
-from dataprep.order.packed import pack_lengths
 
 SCHEMES = {
     "presorted": OrderConfig(),
@@ -81,6 +80,12 @@ def test_keep_makes_a_step_of_fewer_samples_than_slots(name: str) -> None:
     assert order.steps == 1
     assert (order.places(0, np.arange(4)) >= 0).sum(axis=1).tolist() == [1, 1, 1, 0]
     assert order.lengths(0, np.array([3])).tolist() == [[0] * 6]
+
+
+def test_the_samples_of_a_short_step_are_spread_over_micro_batches() -> None:
+    order = order_of("presorted", samples=24 + 12, keep=True)
+    taken = (order.places(1, np.arange(4)) >= 0).tolist()
+    assert taken == [[True, False, True, False, True, False]] * 4
 
 
 @pytest.mark.parametrize("name", SCHEMES)
@@ -203,6 +208,14 @@ def test_an_exchange_hands_on_what_its_group_has_read(name: str) -> None:
     assert (np.diff(lengths, axis=2) >= 0).all()
 
 
+@pytest.mark.parametrize("name", ["exchange", "exchange in twos"])
+def test_after_a_short_exchange_missing_samples_come_last(name: str) -> None:
+    order = order_of(name, samples=24 + 9, keep=True)
+    present = order.places(1, np.arange(4)) >= 0
+    assert present.sum() == 9
+    assert (present[:, :-1] >= present[:, 1:]).all()
+
+
 def test_plain_and_snake_deals_of_eight_samples() -> None:
     dataset = LengthHistogram({length: 1 for length in range(1, 9)})
     plain, snake = (
@@ -244,31 +257,6 @@ def test_strata_are_scaled_to_the_batch(batch: int, counts: list[int]) -> None:
     )
 
 
-def test_packed_rows_hold_at_most_their_tokens_and_samples() -> None:
-    dataset = LengthHistogram(dict.fromkeys(range(5, 129), 30))
-    order = build_order(OrderConfig("packed", row_tokens=128, row_samples=3), dataset, 2, 5, 0, 0)
-    assert order.columns == 15
-    filled = []
-    for step in range(order.steps):
-        rows = order.lengths(step, np.arange(2)).reshape(2, 5, 3)
-        assert rows.sum(axis=2).max() <= 128
-        assert (rows.max(axis=2) > 0).all()
-        filled.append(rows.sum() / (10 * 128))
-    assert np.mean(filled) > 0.95
-    assert order.micro_batch_of_column(5).tolist() == [i for i in range(5) for _ in range(3)]
-
-
-def test_packing_uses_each_sample_once_and_follows_best_fit() -> None:
-    patterns = pack_lengths(LengthHistogram({60: 4, 40: 3, 30: 2, 8: 1}), 100, 3)
-    lengths = np.array([8, 30, 40, 60])
-    rows = [
-        sorted((lengths[runs[runs >= 0]].tolist()), reverse=True)
-        for runs, rows in zip(patterns.runs, np.diff(patterns.starts), strict=True)
-        for _ in range(rows)
-    ]
-    assert sorted(rows) == [[40], [60, 30], [60, 30, 8], [60, 40], [60, 40]]
-
-
 @pytest.mark.parametrize("name", SCHEMES)
 def test_micro_batches_take_equally_many_columns(name: str) -> None:
     order = order_of(name)
@@ -288,49 +276,6 @@ def test_presorted_slots_are_the_most_equal_of_all() -> None:
     assert min(found, key=lambda name: found[name]) == "presorted"
     assert found["presorted"] < 1.005
     assert found["random"] == max(found.values())
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"scheme": "sorted"}, r"data.order.scheme 'sorted' is unknown; choose one of presorted,"),
-        ({"remainder": "pad"}, r"data.order.remainder 'pad' is unknown; choose one of drop, keep"),
-        ({"deal": "zigzag"}, r"data.order.deal 'zigzag' is unknown"),
-        ({"group": 0}, r"data.order.group 0 must be at least 1, or null"),
-        ({"row_samples": 0}, r"data.order.row_samples 0 must be at least 1"),
-        ({"strata_bins": (256, 128)}, r"data.order.strata_bins \[256, 128\] must ascend"),
-        ({"strata_counts": (1, 2)}, r"data.order.strata_counts \[1, 2\] must be 4 numbers"),
-        ({"scheme": "strata", "remainder": "keep"}, r"data.order.remainder 'keep' with strata"),
-    ],
-)
-def test_wrong_settings_are_one_line(settings: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message) as error:
-        OrderConfig(**settings)  # type: ignore[arg-type]
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("config", "samples", "message"),
-    [
-        (OrderConfig("exchange", group=3), 1000, r"group 3 must divide the 4 slots.*\[1, 2, 4\]"),
-        (OrderConfig("strata"), 1000, r"strata_bins .* has \[.*0, 0\] samples of them; choose"),
-        (OrderConfig("strata", strata_bins=(50, 100), strata_counts=(1, 1)), 1000,
-         r"strata_bins \[50, 100\]: .* samples of 128 tokens; raise the last bin to 128"),
-        (OrderConfig("strata", strata_bins=(5, 9, 40, 41, 99, 100, 128),
-                     strata_counts=(1,) * 7), 1000, r"a batch of 6 is too small .* batch to 7"),
-        (OrderConfig("packed", row_tokens=64), 1000, r"row_tokens 64: .* of 128 tokens; raise it"),
-        (OrderConfig("packed", row_tokens=128), 30, r"packed rows of 30 samples, less than one st"),
-        (OrderConfig("random"), 23, r"holds 23 samples, less than one step of 4 x 6 = 24"),
-        (OrderConfig("exchange"), 23, r"holds 23 samples, less than one step of 4 x 6 = 24"),
-        (SCHEMES["strata"], 30, r"samples of its ranges of lengths, of which a slot takes \[3"),
-    ],
-)  # fmt: skip
-def test_data_that_does_not_suit_is_one_line(
-    config: OrderConfig, samples: int, message: str
-) -> None:
-    with pytest.raises(ValueError, match=message) as error:
-        build_order(config, histogram(samples), 4, 6, 0, 0)
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("name", SCHEMES)

@@ -1,0 +1,1 @@
+"""What the command line can do: a function a command; its signature gives the options."""
