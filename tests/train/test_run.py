@@ -265,7 +265,7 @@ def test_a_cut_off_stripe_is_named_before_the_clock(write_config, damaged, tmp_p
 @pytest.mark.parametrize(
     ("attribute", "value", "message"),
     [
-        ("format_version", 9, "shard format 9, this release reads 1"),
+        ("format_version", 9, "shard format 9, this release reads 2"),
         ("header", "vocabulary", "made with another vocabulary or other lengths"),
         ("sha256", "00" * 32, "not the stripe that the manifest names"),
     ],
