@@ -55,7 +55,7 @@ def grouped(
     Dropout: honoured, by ``scaled_dot_product_attention``. On a CPU it takes PyTorch's unfused
     path, which keeps the S × S probabilities of a run in memory; without dropout it is fused.
     """
-    runs = [(length, len(list(run))) for length, run in groupby(lengths)]
+    runs = [(length, len(list(run))) for length, run in groupby(lengths)] or [_EMPTY_RUN]
     sizes = [length * samples for length, samples in runs]
     pieces = zip(
         runs,
@@ -87,7 +87,7 @@ def padded(
 
     Dropout: honoured, by ``scaled_dot_product_attention``, over the padded probabilities.
     """
-    longest = max(lengths)
+    longest = max(lengths, default=1)
     starts_B = cu_seqlens[:-1].long()
     lengths_B = cu_seqlens.diff().long()
     steps_S = torch.arange(longest, device=query_TNH.device)
@@ -102,6 +102,9 @@ def padded(
     )
     return context_BNSH.transpose(1, 2)[real_BS]
 
+
+# No samples of one token: a batch of no sample still passes through, with gradients of 0.
+_EMPTY_RUN = (1, 0)
 
 ATTENTION_KERNELS: dict[str, AttentionKernel] = {"grouped": grouped, "padded": padded}
 

@@ -30,6 +30,27 @@ class Sample(NamedTuple):
     next_sentence_label: int
 
 
+class FlatSamples(NamedTuple):
+    """B samples laid end to end, all of any integer dtype; fields as in ``Sample``.
+
+    Attributes:
+        tokens: [T] of all samples.
+        lengths: [B] tokens of each sample.
+        second_segment_start: [B].
+        mlm_positions, mlm_labels: [M] of all samples.
+        masks: [B] masked tokens of each sample.
+        next_sentence_labels: [B].
+    """
+
+    tokens: Integers
+    lengths: Integers
+    second_segment_start: Integers
+    mlm_positions: Integers
+    masks: Integers
+    mlm_labels: Integers
+    next_sentence_labels: Integers
+
+
 @dataclass(frozen=True, eq=False)
 class Batch:
     """Samples laid end to end. ``lengths`` is the only truth about where one ends.
@@ -85,6 +106,11 @@ class Batch:
             self, **{name: tensor.pin_memory() for name, tensor in self._tensors().items()}
         )
 
+    def record_stream(self, stream: torch.cuda.Stream) -> None:
+        """Tell the allocator that ``stream`` uses the tensors, which another one has filled."""
+        for tensor in self._tensors().values():
+            tensor.record_stream(stream)
+
     def _tensors(self) -> dict[str, Any]:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in values.items() if isinstance(value, Tensor)}
@@ -109,28 +135,48 @@ def pack(samples: Sequence[Sample]) -> Batch:
     if not samples:
         raise ValueError("pack: 0 samples given, a batch needs at least 1; skip empty batches")
     ordered = sorted(samples, key=lambda sample: len(sample.tokens))
-    lengths = np.array([len(sample.tokens) for sample in ordered], dtype=np.int64)
-    masked = np.array([len(sample.mlm_positions) for sample in ordered], dtype=np.int64)
-    second = np.array([sample.second_segment_start for sample in ordered], dtype=np.int64)
+    return pack_flat(
+        FlatSamples(
+            tokens=np.concatenate([sample.tokens for sample in ordered]),
+            lengths=np.array([len(sample.tokens) for sample in ordered]),
+            second_segment_start=np.array([sample.second_segment_start for sample in ordered]),
+            mlm_positions=np.concatenate([sample.mlm_positions for sample in ordered]),
+            masks=np.array([len(sample.mlm_positions) for sample in ordered]),
+            mlm_labels=np.concatenate([sample.mlm_labels for sample in ordered]),
+            next_sentence_labels=np.array([sample.next_sentence_label for sample in ordered]),
+        )
+    )
+
+
+def pack_flat(samples: FlatSamples) -> Batch:
+    """The batch of samples that are laid end to end already; of no sample: an empty batch.
+
+    Training on an empty batch gives losses of 0 and gradients of 0.
+
+    Returns:
+        A Batch on the CPU, its samples in the given order.
+
+    Raises:
+        ValueError: as ``pack``.
+    """
+    lengths, masks = (values.astype(np.int64) for values in (samples.lengths, samples.masks))
     ends = np.cumsum(lengths)
     starts = ends - lengths
-
-    positions_T = np.arange(ends[-1]) - np.repeat(starts, lengths)
-    mlm_positions_M = np.concatenate([sample.mlm_positions for sample in ordered], dtype=np.int64)
-    mlm_labels_M = np.concatenate([sample.mlm_labels for sample in ordered], dtype=np.int64)
-    _check(lengths, masked, mlm_positions_M, mlm_labels_M)
+    positions_T = np.arange(lengths.sum()) - np.repeat(starts, lengths)
+    mlm_positions_M = samples.mlm_positions.astype(np.int64)
+    _check(lengths, masks, mlm_positions_M, samples.mlm_labels)
 
     def tensor(values: npt.NDArray[Any]) -> Tensor:
-        return torch.from_numpy(values.astype(np.int64, copy=False))
+        return torch.from_numpy(values.astype(np.int64))
 
     return Batch(
-        tokens_T=tensor(np.concatenate([sample.tokens for sample in ordered], dtype=np.int64)),
-        positions_T=tensor(positions_T),
-        segments_T=tensor(positions_T >= np.repeat(second, lengths)),
+        tokens_T=tensor(samples.tokens),
+        positions_T=torch.from_numpy(positions_T),
+        segments_T=tensor(positions_T >= np.repeat(samples.second_segment_start, lengths)),
         cu_seqlens=torch.from_numpy(np.concatenate([[0], ends]).astype(np.int32)),
-        mlm_positions_M=tensor(mlm_positions_M + np.repeat(starts, masked)),
-        mlm_labels_M=tensor(mlm_labels_M),
-        nsp_labels_B=tensor(np.array([sample.next_sentence_label for sample in ordered])),
+        mlm_positions_M=torch.from_numpy(mlm_positions_M + np.repeat(starts, masks)),
+        mlm_labels_M=tensor(samples.mlm_labels),
+        nsp_labels_B=tensor(samples.next_sentence_labels),
         lengths=tuple(lengths.tolist()),
     )
 
@@ -139,7 +185,7 @@ def _check(
     lengths: Integers, masked: Integers, mlm_positions_M: Integers, mlm_labels_M: Integers
 ) -> None:
     """Refuse what would index into a neighbouring sample or shift the labels of those after it."""
-    if lengths[0] == 0:
+    if (lengths == 0).any():
         raise ValueError("pack: a sample has 0 tokens, at least 1 is needed; drop empty samples")
     if len(mlm_labels_M) != len(mlm_positions_M):
         raise ValueError(

@@ -117,7 +117,7 @@ class BertForPreTraining(nn.Module):
         return pooled_BD
 
     def _check_lengths(self, batch: Batch) -> None:
-        longest, limit = max(batch.lengths), self.config.max_position_embeddings
+        longest, limit = max(batch.lengths, default=0), self.config.max_position_embeddings
         if longest > limit:
             raise ValueError(
                 f"a sample has {longest} tokens, max_position_embeddings is {limit}; "

@@ -46,6 +46,13 @@ class SampleBlock:
         return len(self.second_segment_start)
 
     @staticmethod
+    def empty() -> "SampleBlock":
+        """No sample."""
+        none, offsets = np.zeros(0, np.uint16), np.zeros(1, np.int64)
+        labels = np.zeros(0, np.uint8)
+        return SampleBlock(none, offsets, none, labels, none, none, offsets)
+
+    @staticmethod
     def of(samples: "Sequence[Sample]") -> "SampleBlock":
         """At least one sample as a block."""
         sizes = [len(sample.tokens) for sample in samples]

@@ -230,6 +230,10 @@ class Shard:
     def __len__(self) -> int:
         return len(self._fields["second_segment_start"])
 
+    def load(self) -> None:
+        """Read all of it into memory; the memory map is let go."""
+        self._fields = {name: values.copy() for name, values in self._fields.items()}
+
     def sample(self, row: int) -> Sample:
         """The sample of a row; its arrays are views of the memory map."""
         fields = self._fields

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -123,3 +124,29 @@ class MetricsFile:
             for name, value in asdict(record).items()
         }
         self.describe(kind, values)
+
+
+class EpochLog:
+    """Writes a line of kind ``epoch`` when the first step of an epoch is done.
+
+    Args:
+        metrics: where to.
+        describe: what there is to say of an epoch.
+    """
+
+    def __init__(self, metrics: MetricsFile, describe: Callable[[int], dict[str, Any]]) -> None:
+        self._metrics = metrics
+        self._describe = describe
+        self._epoch = -1
+
+    def step_done(self, record: StepRecord) -> None:
+        """Write the line where the step is of another epoch than the one before."""
+        if record.epoch != self._epoch:
+            self._epoch = record.epoch
+            self._metrics.describe("epoch", {"epoch": record.epoch, **self._describe(record.epoch)})
+
+    def evaluation_started(self, samples: int) -> None:
+        """Nothing."""
+
+    def evaluation_done(self, record: EvaluationRecord) -> None:
+        """Nothing."""

@@ -22,12 +22,14 @@ from optim.precision import Precision
 from optim.schedule import Schedule
 from optim.sync import GradSync, build_sync
 from train.checkpoint import save_checkpoint
-from train.data import Dataset, EvaluationBatches, TrainingBatches, synthetic_batch
+from train.dali import check_dali
+from train.data import DataConfig, Dataset, EvaluationBatches, TrainingBatches, synthetic_batch
 from train.distributed import World
 from train.evaluation import Evaluator
+from train.exchange import build_exchange
 from train.hyperparameters import Hyperparameters
 from train.learner import Learner
-from train.metrics import Listener, MetricsFile
+from train.metrics import EpochLog, Listener, MetricsFile
 from train.mlperf_log import MLPerfLog
 from train.progress import LiveView
 from train.run_config import RunConfig
@@ -56,7 +58,10 @@ def pretrain(config: RunConfig, world: World, on_eval: OnEval | None = None) -> 
         model = world.agree(lambda: build_model(config, world))
         precision = Precision(config.train.precision, world.device.type)
         sync = world.agree(lambda: build_sync(config.sync, model, precision))
-        sync.settle(synthetic_batch(config.model, config.data.batch).to(world.device))
+        batches = _batches(config, world, training)
+        budget = batches.budget()  # the largest batch comes first: what does not fit fails here
+        largest = synthetic_batch(config.model, budget.tokens, budget.longest)
+        sync.settle(largest.to(world.device))
         optimizer = build_optimizer(config.optimizer, sync.parameters())
         schedule = Schedule(config.schedule, optimizer)
         learner = Learner(
@@ -71,22 +76,25 @@ def pretrain(config: RunConfig, world: World, on_eval: OnEval | None = None) -> 
         log.hyperparameters(
             _hyperparameters(config, world, training), tf1_names(config.model).values()
         )
-        folder.describe(config, _facts(config, world, model, evaluation))
+        folder.describe(
+            config, {**_facts(config, world, model, evaluation), "budget": asdict(budget)}
+        )
     with log.run() as run:
         with folder.discarded_on_error():  # a run without a step leaves nothing
-            world.agree(lambda: _open(training, evaluation))
-        with _listeners(config, folder, sync) as listeners:
+            world.agree(lambda: _open(config.data, training, evaluation))
+        with _listeners(config, folder, sync, batches) as listeners:
             trainer = Trainer(
                 config.train,
                 learner,
-                TrainingBatches(training, config.data, world, _seed(config)),
+                batches,
                 Evaluator(model, EvaluationBatches(evaluation, config.data, world), world),
                 world,
                 listeners=[run, *listeners],
                 on_eval=on_eval,
             )
-            result = trainer.train(config.data.global_batch(world.size))
+            result = trainer.train(batches.most_samples)
             run.stop(success=result.reached)
+    batches.close()
     if config.train.save:
         folder.save(lambda path: save_checkpoint(path, model, optimizer, result))
     world.barrier()
@@ -162,8 +170,11 @@ def _datasets(config: RunConfig, world: World) -> tuple[Dataset, Dataset]:
             f"{evaluation.folder}: not the evaluation set that was held out of {training.folder} "
             "(documents, vocabulary or lengths differ); prepare both together"
         )
-    TrainingBatches(training, config.data, world, _seed(config))
-    global_batch = config.data.global_batch(world.size)
+    if config.data.loader == "dali":
+        check_dali()
+    if config.data.preload:
+        training.check_preload(config.data.preload_limit_mb)
+    global_batch = TrainingBatches(training, config.data, world, _seed(config)).most_samples
     if config.train.max_samples < global_batch:
         raise ValueError(
             f"train.max_samples {config.train.max_samples} is less than one step of "
@@ -181,9 +192,21 @@ def _datasets(config: RunConfig, world: World) -> tuple[Dataset, Dataset]:
     return training, evaluation
 
 
-def _open(*datasets: Dataset) -> None:
-    for dataset in datasets:
-        dataset.open()
+def _open(config: DataConfig, training: Dataset, evaluation: Dataset) -> None:
+    training.open(config.preload)
+    evaluation.open()
+
+
+def _batches(config: RunConfig, world: World, training: Dataset) -> TrainingBatches:
+    """The steps of the run, and with them what moves samples between ranks."""
+    exchange = build_exchange(
+        TrainingBatches(training, config.data, world, _seed(config)).order(0),
+        config.data.slots(world.size),
+        world,
+        training.histogram,
+        training.header.max_predictions,
+    )
+    return TrainingBatches(training, config.data, world, _seed(config), exchange=exchange)
 
 
 def _hyperparameters(config: RunConfig, world: World, training: Dataset) -> Hyperparameters:
@@ -219,7 +242,9 @@ def _facts(
 
 
 @contextmanager
-def _listeners(config: RunConfig, folder: RunFolder, sync: GradSync) -> Iterator[list[Listener]]:
+def _listeners(
+    config: RunConfig, folder: RunFolder, sync: GradSync, batches: TrainingBatches
+) -> Iterator[list[Listener]]:
     """What shows and records the run: on rank 0 the live view and the metrics file."""
     if not folder.writes:
         yield []
@@ -227,4 +252,8 @@ def _listeners(config: RunConfig, folder: RunFolder, sync: GradSync) -> Iterator
     view = LiveView(config.train.max_samples, config.train.target_accuracy, Console(stderr=True))
     with closing(MetricsFile(folder.metrics)) as metrics, view:
         metrics.describe("sync", {**asdict(config.sync), "buckets": sync.buckets})
-        yield [metrics, view]
+        metrics.describe(
+            "order",
+            {**asdict(config.data.order), "width": batches.width, "batch": config.data.batch},
+        )
+        yield [metrics, EpochLog(metrics, batches.describe), view]

@@ -134,7 +134,7 @@ class Trainer:
         """Train.
 
         Args:
-            global_batch: samples of one step over all ranks.
+            global_batch: the most samples of one step over all ranks.
 
         Raises:
             ValueError: the sample limit is less than one step; the data or the gradient is bad.
@@ -143,7 +143,7 @@ class Trainer:
         evaluated_at = 0
         reached = False
         for batches in self._batches:
-            self._train_step(batches, global_batch)
+            self._train_step(batches)
             last = self._samples + global_batch > self._config.max_samples
             due = self._samples // self._config.evaluation_interval > evaluated_at
             if due or last:
@@ -159,17 +159,18 @@ class Trainer:
             evaluations=self._evaluations,
         )
 
-    def _train_step(self, batches: StepBatches, global_batch: int) -> None:
+    def _train_step(self, batches: StepBatches) -> None:
         received = time.perf_counter()
         self._steps += 1
         update = self._learner.step(batches.micro_batches)
         times, clipped = self._learner.sync.report()
-        self._samples += global_batch
         tokens = sum(batch.tokens for batch in batches.micro_batches)
         sums = update.stats.to_vector()
         extra = torch.tensor([tokens, clipped], dtype=sums.dtype, device=sums.device)
         total = self._world.sum(torch.cat([sums, extra]))
         whole = PretrainStats.from_vector(total[:-2])
+        samples = int(whole.nsp_count)
+        self._samples += samples
         finished = time.perf_counter()
         seconds = finished - self._clock
         record = StepRecord(
@@ -191,7 +192,7 @@ class Trainer:
             all_reduce_seconds=times.all_reduce,
             exposed_seconds=times.exposed,
             step_seconds=seconds,
-            samples_per_second=global_batch / seconds,
+            samples_per_second=samples / seconds,
             tokens_per_second=float(total[-2]) / seconds,
         )
         for listener in self._listeners:

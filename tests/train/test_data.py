@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,8 @@ def steps_of(prepared: Path, rank: int, ranks: int, count: int, **config: int):
     settings = DataConfig(str(prepared / "train"), str(prepared / "evaluation"), **config)
     dataset = Dataset(prepared / "train")
     dataset.open()
-    batches = TrainingBatches(dataset, settings, world(rank, ranks), seed=3)
-    return list(itertools.islice(batches, count))
+    with closing(TrainingBatches(dataset, settings, world(rank, ranks), seed=3)) as batches:
+        return list(itertools.islice(batches, count))
 
 
 def samples_of(step) -> list[tuple[int, ...]]:
@@ -76,17 +77,17 @@ def test_the_loader_ends_its_thread_and_passes_errors_on(prepared: Path, monkeyp
     steps_of(prepared, 0, 1, 3, batch=4)
     assert threading.active_count() == before
 
-    def broken(self, place):
+    def broken(self, places):
         raise ValueError("stripe vanished")
 
-    monkeypatch.setattr(Dataset, "sample", broken)
+    monkeypatch.setattr(Dataset, "block", broken)
     with pytest.raises(ValueError, match="stripe vanished"):
         steps_of(prepared, 0, 1, 1, batch=4)
     assert threading.active_count() == before
 
 
 def test_before_the_iteration_no_stripe_is_opened(prepared: Path, monkeypatch) -> None:
-    monkeypatch.setattr("train.data.Shard", None)
+    monkeypatch.setattr("train.data.dataset.Shard", None)
     config = DataConfig(str(prepared / "train"), str(prepared / "evaluation"))
     dataset = Dataset(prepared / "train")
     TrainingBatches(dataset, config, world(0, 1), seed=3)
@@ -154,6 +155,7 @@ def test_accuracy_does_not_depend_on_ranks_and_batch(
 
 def test_synthetic_batches_fit_the_model(settings: dict) -> None:
     config = BertConfig(**settings["model"])
-    batch = synthetic_batch(config, 3)
-    assert batch.samples == 3 and max(batch.lengths) <= config.max_position_embeddings
+    batch = synthetic_batch(config, tokens=150, longest=48)
+    assert batch.lengths == (6, 48, 48, 48)
+    assert max(synthetic_batch(config, 150, 512).lengths) == config.max_position_embeddings
     BertForPreTraining(config)(batch).loss(batch.counts).backward()

@@ -198,6 +198,10 @@ def run_here(config: Path, run_folder: Path, monkeypatch, capsys) -> subprocess.
         ({"optimizer__beta_2": 1.0}, "optimizer.beta_2 1.0 must lie in [0, 1)"),
         ({"data__accumulation": 3}, "accumulation 3 must divide the 4 samples"),
         ({"data__width": 0}, "data.width 0 must be at least 1"),
+        ({"data__loader": "torch"}, "data.loader"),
+        ({"data__preload": True, "data__preload_limit_mb": 0}, "preload_limit_mb 0 must be"),
+        ({"data__order__scheme": "sorted"}, "data.order.scheme"),
+        ({"data__order": {"scheme": "exchange", "group": 3}}, "group 3 must divide the 2 slots"),
         ({"data__batch": 4000}, "less than one step of 2 x 4000 = 8000"),
         ({"train__target_accuracy": 72}, "must lie between 0 and 1; did you mean 0.72?"),
         ({"train__evaluation_interval": 0}, "train.evaluation_interval 0 must be at least 1"),
@@ -261,7 +265,7 @@ def test_a_cut_off_stripe_is_named_before_the_clock(write_config, damaged, tmp_p
 @pytest.mark.parametrize(
     ("attribute", "value", "message"),
     [
-        ("format_version", 9, "shard format 9, this release reads 1"),
+        ("format_version", 9, "shard format 9, this release reads 2"),
         ("header", "vocabulary", "made with another vocabulary or other lengths"),
         ("sha256", "00" * 32, "not the stripe that the manifest names"),
     ],
