@@ -1,4 +1,9 @@
-"""Batch: one packed, unpadded micro-batch. The shape letters are explained in ``bert``."""
+"""Batch: one packed micro-batch. The shape letters are explained in ``bert``.
+
+There is no padding, unless a static shape is asked for: then filler follows the samples, tokens
+that no sample owns and masked positions that no loss counts. Where a batch has filler, T and M of
+its tensors include it.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -7,8 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+NO_LABEL = -100  # of filler; torch's cross entropy passes it over
 Integers = npt.NDArray[np.integer[Any]]
 
 
@@ -64,6 +71,7 @@ class Batch:
         mlm_labels_M: int64 original ids of the masked tokens.
         nsp_labels_B: int64, 0 is next, 1 is random.
         lengths: the B lengths on the host, so that no kernel has to wait for the device.
+        filler_tokens, filler_masks: how much of T and M, at their ends, is filler.
     """
 
     tokens_T: Tensor
@@ -74,6 +82,8 @@ class Batch:
     mlm_labels_M: Tensor
     nsp_labels_B: Tensor
     lengths: tuple[int, ...]
+    filler_tokens: int = 0
+    filler_masks: int = 0
 
     @property
     def samples(self) -> int:
@@ -82,13 +92,42 @@ class Batch:
 
     @property
     def tokens(self) -> int:
-        """T, without a device synchronisation."""
-        return self.tokens_T.shape[0]
+        """The samples' tokens, without a device synchronisation."""
+        return self.tokens_T.shape[0] - self.filler_tokens
+
+    @property
+    def masked(self) -> int:
+        """The samples' masked tokens, without a device synchronisation."""
+        return self.mlm_labels_M.shape[0] - self.filler_masks
 
     @property
     def counts(self) -> Tensor:
         """float64 [2] on the CPU: masked tokens, samples; what the two losses are divided by."""
-        return torch.tensor([self.mlm_labels_M.shape[0], self.samples], dtype=torch.float64)
+        return torch.tensor([self.masked, self.samples], dtype=torch.float64)
+
+    def filled(self, tokens: int, masked: int) -> "Batch":
+        """The same batch in a static shape: filler added until T and M are these.
+
+        Raises:
+            ValueError: it holds more than that.
+        """
+        more_tokens, more_masks = tokens - self.tokens, masked - self.masked
+        if more_tokens < 0 or more_masks < 0:
+            raise ValueError(
+                f"a micro-batch of {self.tokens} tokens, {self.masked} of them masked, does not "
+                f"fit a budget of {tokens} and {masked}; raise data.token_budget"
+            )
+        end = self.tokens
+        return replace(
+            self,
+            tokens_T=F.pad(self.tokens_T[:end], (0, more_tokens)),
+            positions_T=F.pad(self.positions_T[:end], (0, more_tokens)),
+            segments_T=F.pad(self.segments_T[:end], (0, more_tokens)),
+            mlm_positions_M=F.pad(self.mlm_positions_M[: self.masked], (0, more_masks)),
+            mlm_labels_M=F.pad(self.mlm_labels_M[: self.masked], (0, more_masks), value=NO_LABEL),
+            filler_tokens=more_tokens,
+            filler_masks=more_masks,
+        )
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "Batch":
         """The same batch on ``device``; ``non_blocking`` overlaps only from pinned memory."""

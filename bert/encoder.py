@@ -68,14 +68,17 @@ class SelfAttention(nn.Module):
     def forward(self, hidden_TD: Tensor, batch: Batch) -> Tensor:
         """context_TD of hidden_TD."""
         query_TNH, key_TNH, value_TNH = (
-            projection(hidden_TD).unflatten(-1, (self.heads, -1))
+            projection(hidden_TD).unflatten(-1, (self.heads, -1))[: batch.tokens]
             for projection in (self.query, self.key, self.value)
         )
         dropout_p = self.dropout_p if self.training else 0.0
         context_TNH = self.kernel(
             query_TNH, key_TNH, value_TNH, batch.cu_seqlens, batch.lengths, dropout_p
         )
-        return context_TNH.flatten(-2)
+        context_TD = context_TNH.flatten(-2)
+        if batch.filler_tokens:  # attends to nothing
+            context_TD = F.pad(context_TD, (0, 0, 0, batch.filler_tokens))
+        return context_TD
 
 
 class AddAndNorm(nn.Module):

@@ -41,10 +41,16 @@ class PretrainStats:
         mlm_labels_M: Tensor,
         nsp_logits_B2: Tensor,
         nsp_labels_B: Tensor,
+        masked: int | None = None,
     ) -> "PretrainStats":
-        """Score logits; M may be 0, which gives a loss sum of 0 with gradients of 0."""
-        mlm = _score(mlm_logits_MV, mlm_labels_M)
-        nsp = _score(nsp_logits_B2, nsp_labels_B)
+        """Score logits; M may be 0, which gives a loss sum of 0 with gradients of 0.
+
+        Args:
+            mlm_logits_MV, mlm_labels_M, nsp_logits_B2, nsp_labels_B: predictions and truth.
+            masked: how many of the M are counted; the others, labelled -100, are filler.
+        """
+        mlm = _score(mlm_logits_MV, mlm_labels_M, masked)
+        nsp = _score(nsp_logits_B2, nsp_labels_B, None)
         return cls(*mlm, *nsp)
 
     @classmethod
@@ -108,12 +114,13 @@ class PretrainStats:
         return [getattr(self, field.name) for field in fields(self)]
 
 
-def _score(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Summed cross entropy, right predictions and number of rows of ``logits``."""
+def _score(logits: Tensor, labels: Tensor, rows: int | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Summed cross entropy, right predictions and number of rows of ``logits`` that count."""
     loss_sum = F.cross_entropy(logits, labels, reduction="sum")
     correct = (logits.detach().argmax(dim=-1) == labels).sum(dtype=torch.float64)
     # A fill runs on the device; copying the number there would make the host wait.
-    count = torch.full((), labels.shape[0], dtype=torch.float64, device=logits.device)
+    rows = labels.shape[0] if rows is None else rows
+    count = torch.full((), rows, dtype=torch.float64, device=logits.device)
     return loss_sum, correct, count
 
 

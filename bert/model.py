@@ -83,7 +83,7 @@ class BertForPreTraining(nn.Module):
         """
         mlm_logits_MV, nsp_logits_B2 = self.logits(batch)
         return PretrainStats.from_logits(
-            mlm_logits_MV, batch.mlm_labels_M, nsp_logits_B2, batch.nsp_labels_B
+            mlm_logits_MV, batch.mlm_labels_M, nsp_logits_B2, batch.nsp_labels_B, batch.masked
         )
 
     def logits(self, batch: Batch) -> tuple[Tensor, Tensor]:

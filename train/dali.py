@@ -67,7 +67,7 @@ def assemble_with_dali(
             outputs = pipeline.run()
         except StopIteration:
             return
-        tensors = dict(zip(_NARROW, map(_tensor, outputs), strict=True))
+        tensors: dict[str, Any] = dict(zip(_NARROW, map(_tensor, outputs), strict=True))
         yield Batch(**tensors, lengths=lengths.popleft())
 
 

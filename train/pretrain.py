@@ -15,6 +15,7 @@ from rich.console import Console
 from bert.model import BertForPreTraining
 from bert.pretrained import LoadReport, check_config, load_huggingface
 from bert.tf1_checkpoint import check_tf1_config, load_tf1, tf1_names
+from dataprep.order.budget import Budget
 from optim.clipping import build_clipping
 from optim.communication import check_wire
 from optim.optimizers import build_optimizer
@@ -58,8 +59,8 @@ def pretrain(config: RunConfig, world: World, on_eval: OnEval | None = None) -> 
         model = world.agree(lambda: build_model(config, world))
         precision = Precision(config.train.precision, world.device.type)
         sync = world.agree(lambda: build_sync(config.sync, model, precision))
-        batches = _batches(config, world, training)
-        budget = batches.budget()  # the largest batch comes first: what does not fit fails here
+        batches, budget = world.agree(lambda: _batches(config, world, training))
+        # the largest batch comes first: what does not fit fails here
         largest = synthetic_batch(config.model, budget.tokens, budget.longest)
         sync.settle(largest.to(world.device))
         optimizer = build_optimizer(config.optimizer, sync.parameters())
@@ -197,16 +198,22 @@ def _open(config: DataConfig, training: Dataset, evaluation: Dataset) -> None:
     evaluation.open()
 
 
-def _batches(config: RunConfig, world: World, training: Dataset) -> TrainingBatches:
-    """The steps of the run, and with them what moves samples between ranks."""
+def _batches(config: RunConfig, world: World, training: Dataset) -> tuple[TrainingBatches, Budget]:
+    """The steps of the run, with what moves samples between ranks; and its largest micro-batch."""
+    batches = TrainingBatches(training, config.data, world, _seed(config))
+    budget = batches.budget(config.train.max_samples)
     exchange = build_exchange(
-        TrainingBatches(training, config.data, world, _seed(config)).order(0),
+        batches.order(0),
         config.data.slots(world.size),
         world,
         training.histogram,
         training.header.max_predictions,
     )
-    return TrainingBatches(training, config.data, world, _seed(config), exchange=exchange)
+    static = None if config.data.token_budget is None else budget
+    batches = TrainingBatches(
+        training, config.data, world, _seed(config), exchange=exchange, static=static
+    )
+    return batches, budget
 
 
 def _hyperparameters(config: RunConfig, world: World, training: Dataset) -> Hyperparameters:

@@ -5,7 +5,7 @@ sample of a micro-batch follow from the manifest's histogram, without a shard.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -70,6 +70,21 @@ class Budget:
     masked_tokens: int
     longest: int
     waste: float
+
+    def union(self, other: "Budget") -> "Budget":
+        """What holds the micro-batches of both; the waste is the mean."""
+        tokens = max(self.tokens, other.tokens)
+        used = [(1 - one.waste) * one.tokens for one in (self, other)]
+        return Budget(
+            tokens,
+            max(self.masked_tokens, other.masked_tokens),
+            max(self.longest, other.longest),
+            1 - sum(used) / 2 / tokens,
+        )
+
+    def of_tokens(self, tokens: int) -> "Budget":
+        """The same with more tokens."""
+        return replace(self, tokens=tokens, waste=1 - (1 - self.waste) * self.tokens / tokens)
 
 
 def token_budget(

@@ -38,6 +38,7 @@ class TrainingBatches:
         seed: of the order, the same on all ranks.
         start: (epoch, step) of the first step; any is found at once.
         exchange: what moves samples between ranks; None: each rank reads what it trains on.
+        static: fill every micro-batch up to this budget; None: no filler.
 
     Attributes:
         width: W, the number of slots of all ranks.
@@ -55,7 +56,9 @@ class TrainingBatches:
         seed: int,
         start: tuple[int, int] = (0, 0),
         exchange: Exchange | None = None,
+        static: Budget | None = None,
     ) -> None:
+        self._static = static
         self._dataset = dataset
         self._config = config
         self._world = world
@@ -89,10 +92,33 @@ class TrainingBatches:
         """The most samples of a step over all ranks."""
         return self.width * len(self._micro_batch)
 
-    def budget(self) -> Budget:
-        """The most that a micro-batch of the first epoch holds on any rank, from the lengths."""
+    def budget(self, samples: int = 1) -> Budget:
+        """The most that a micro-batch holds on any rank, from the lengths.
+
+        Args:
+            samples: of the run; all epochs that it comes to are looked at.
+
+        Raises:
+            ValueError: ``data.token_budget`` is a number, and less than that.
+        """
         rule = mask_rule(self._dataset.manifest)
-        return token_budget(self.order(0), self._config.accumulation, rule)
+        found: Budget | None = None
+        epoch = left = 0
+        while found is None or left < samples:
+            order = self.order(epoch)
+            one = token_budget(order, self._config.accumulation, rule)
+            found = one if found is None else found.union(one)
+            left += order.steps * self.width * self._config.batch
+            epoch += 1
+        given = self._config.token_budget
+        if isinstance(given, int):
+            if given < found.tokens:
+                raise ValueError(
+                    f"data.token_budget {given} is less than the {found.tokens} tokens of the "
+                    "largest micro-batch; raise it, or set it to auto"
+                )
+            found = found.of_tokens(given)
+        return found
 
     def describe(self, epoch: int) -> dict[str, Any]:
         """Of an epoch: its steps, how many samples sit it out, and the digest of their places."""
@@ -176,6 +202,9 @@ class TrainingBatches:
                 yield from self._micro_batches(step)
 
         batches = assemble(micro_batches(), self._world.device)
+        static = self._static
+        if static is not None:
+            batches = (batch.filled(static.tokens, static.masked_tokens) for batch in batches)
         while micro := list(islice(batches, per_step)):
             step = taken.popleft()
             yield StepBatches(step.epoch, step.step_in_epoch, micro, step.resume)

@@ -20,6 +20,8 @@ class DataConfig:
         accumulation: A, the micro-batches that a slot's samples are cut into; divides the batch
         evaluation_batch: samples per micro-batch of the evaluation
         order: which samples make up a step, and who trains on them
+        token_budget: give every micro-batch the static shape of so many tokens, filled up; auto:
+            the least that holds all of the run, known from the lengths; null: no filler
         prefetch: how many steps are assembled ahead
         loader: what assembles micro-batches: native, or dali (NVIDIA DALI, the same to the bit)
         preload: read all stripes into this rank's memory before the first step
@@ -33,6 +35,7 @@ class DataConfig:
     accumulation: int = 1
     evaluation_batch: int = 16
     order: OrderConfig = field(default_factory=OrderConfig)
+    token_budget: Literal["auto"] | int | None = None
     prefetch: int = 2
     loader: Literal["native", "dali"] = "native"
     preload: bool = False
@@ -44,6 +47,8 @@ class DataConfig:
                 raise ValueError(f"data.{name} {getattr(self, name)} must be at least 1")
         if self.width is not None and self.width < 1:
             raise ValueError(f"data.width {self.width} must be at least 1, or null")
+        if isinstance(self.token_budget, int) and self.token_budget < 1:
+            raise ValueError(f"data.token_budget {self.token_budget} must be at least 1, or auto")
         if self.loader not in LOADERS:
             raise ValueError(f"data.loader '{self.loader}'; choose one of: {', '.join(LOADERS)}")
 
