@@ -1,5 +1,6 @@
 """Jobs on a Spark cluster: a third way to map the same functions."""
 
+import atexit
 import os
 import re
 import shutil
@@ -19,6 +20,8 @@ from dataprep.progress import Meter
 
 _MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?$|spark://|yarn$|k8s://|mesos://")
 
+_sessions: dict[str, Any] = {}
+
 
 def run_spark(
     folder: Path, jobs: Sequence[Job], meter: Meter, master: str
@@ -32,17 +35,6 @@ def run_spark(
         ValueError: pyspark or Java is missing, a job failed (its message), or its worker was lost.
     """
     session = _session(master)
-    try:
-        with tempfile.TemporaryDirectory() as temporary:
-            session.sparkContext.addPyFile(str(_packed(Path(temporary))))
-            yield from _collect(session, folder, jobs)
-    finally:
-        session.stop()
-
-
-def _collect(
-    session: Any, folder: Path, jobs: Sequence[Job]
-) -> Iterator[tuple[Job, list[FileEntry]]]:
     from py4j.protocol import Py4JJavaError
 
     tasks = session.sparkContext.parallelize(list(jobs), len(jobs))
@@ -74,6 +66,20 @@ class _Task:
 
 
 def _session(master: str) -> Any:
+    """The session of a master, with this package; kept for the stages that follow."""
+    if master not in _sessions:
+        while _sessions:  # a process has one at a time
+            _sessions.popitem()[1].stop()
+        session = _start(master)
+        temporary = tempfile.TemporaryDirectory()  # workers may fetch from it at any time
+        atexit.register(temporary.cleanup)
+        atexit.register(session.stop)
+        session.sparkContext.addPyFile(str(_packed(Path(temporary.name))))
+        _sessions[master] = session
+    return _sessions[master]
+
+
+def _start(master: str) -> Any:
     try:
         from py4j.protocol import Py4JJavaError
         from pyspark.errors.exceptions.base import PySparkException
