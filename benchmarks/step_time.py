@@ -38,6 +38,7 @@ from dataprep.errors import describe
 from dataprep.lengths import LengthHistogram
 from dataprep.order import OrderConfig
 from optim.clipping import build_clipping
+from optim.communication import leave_group
 from optim.precision import Precision
 from optim.sync import SyncConfig, build_sync
 from train.data import DataConfig, Dataset, StepBatches, TrainingBatches, synthetic_batch
@@ -157,7 +158,7 @@ def measure(rank: int, folder: Path, store: str, rounds: int, steps: int) -> dic
         for name in np.random.default_rng(number).permutation(list(contestants)).tolist():
             rows[name].append(turn(contestants[name]))
     dist.barrier()
-    dist.destroy_process_group()
+    leave_group()
     return {name: taken[1:] for name, taken in rows.items()}
 
 

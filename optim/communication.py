@@ -7,7 +7,9 @@ Behaviour is added by wrapping: ``timer.wrap(clipping.wrap(wire_hook(...)))``.
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -60,6 +62,29 @@ def average(tensor: Tensor, wire: str) -> None:
     dist.all_reduce(sent)
     if sent is not tensor:
         tensor.copy_(sent)
+
+
+def leave_group() -> None:
+    """Destroy the process group when gloo's threads are idle; all of this rank's work is done.
+
+    A thread that has sent a bucket still needs the interpreter to drop the bucket's Python objects.
+    A group destroyed meanwhile waits for the thread and keeps the interpreter from it, for good;
+    one that is never destroyed may have the thread abort the interpreter's end.
+    """
+    calm, limit = 0, time.monotonic() + 10.0
+    while calm < 3 and time.monotonic() < limit:
+        time.sleep(0.005)  # gives the interpreter to whoever waits for it
+        calm = calm + 1 if _gloo_threads_sleep() else 0
+    dist.destroy_process_group()
+
+
+def _gloo_threads_sleep() -> bool:
+    for path in Path("/proc/self/task").glob("*/stat"):
+        with suppress(OSError):  # has ended
+            name, _, rest = path.read_text().partition("(")[2].rpartition(")")
+            if "gloo" in name and rest.split()[0] != "S":
+                return False
+    return True
 
 
 @dataclass

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from dataprep.errors import describe
+from optim.communication import leave_group
 
 T = TypeVar("T")
 DEVICES = ("auto", "cpu", "cuda")
@@ -114,7 +115,7 @@ def join_world(device: str = "auto", timeout_seconds: float = 600.0) -> Iterator
     try:
         yield World(dist.get_rank(), dist.get_world_size(), chosen)
     finally:
-        dist.destroy_process_group()
+        leave_group()
 
 
 def _device(name: str) -> torch.device:

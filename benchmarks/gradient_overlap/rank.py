@@ -21,7 +21,7 @@ from bert.batch import Batch
 from bert.config import BertConfig
 from bert.model import BertForPreTraining
 from optim.clipping import build_clipping
-from optim.communication import average
+from optim.communication import average, leave_group
 from optim.precision import Precision
 from optim.sync import GradSync, SyncConfig, build_sync
 
@@ -133,7 +133,7 @@ def work(rank: int, master: str, rounds: int, tokens: int) -> dict[str, Any]:
             dist.barrier()
             seconds[name].append(jobs[name]())
     dist.barrier()
-    dist.destroy_process_group()
+    leave_group()
     return {
         "seconds": {name: taken[1:] for name, taken in seconds.items()},
         "exposed": {name: job.exposed[1:] for name, job in contestants.items()},

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from optim.communication import leave_group
+
 
 def on_ranks(size: int, function: Callable[..., Any], *arguments: Any, timeout: float = 90) -> list:
     """What ``function(rank, *arguments)`` returns on each rank; it must be importable.
@@ -47,7 +49,7 @@ def _work(rank: int, size: int, folder: str, function: Callable, arguments: tupl
     try:
         torch.save(function(rank, *arguments), Path(folder) / f"{rank}.pt")
     finally:
-        dist.destroy_process_group()
+        leave_group()
     # what outlives the process group can abort the process when the interpreter ends
     assert "pt_gloo_runloop" not in _threads(), "something still holds the process group"
 
