@@ -88,7 +88,7 @@ def read_histogram(path: Path) -> LengthHistogram:
         raise ValueError(f"{path}: no such file") from None
     except (UnicodeDecodeError, csv.Error):
         raise ValueError(f"{path}: not a text; give lines of length<TAB>samples") from None
-    if 0 in counts:
+    if counts.get(0):
         raise ValueError(f"{path}: samples of 0 tokens; a length must be at least 1")
     if not counts:
         raise ValueError(f"{path}: no line of the form length<TAB>samples")
