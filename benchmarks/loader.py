@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.made_stripes import make_stripes
+from dataprep.commandline import run_command
 from dataprep.lengths import read_histogram
 from dataprep.order import OrderConfig
 from train.dali import dali_installed
@@ -129,4 +130,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command("benchmarks.loader", main))

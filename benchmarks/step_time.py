@@ -225,6 +225,10 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=6, help="of each scheme in a round")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args()
+    for name in ("megabytes", "length", "repeats", "steps"):
+        if getattr(options, name) < 1:
+            print(f"--{name} {getattr(options, name)} must be at least 1", file=sys.stderr)
+            return 2
     try:
         folder = prepare(
             options.corpus, options.vocab, options.work, options.megabytes, options.length

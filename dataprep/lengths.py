@@ -76,7 +76,7 @@ def read_histogram(path: Path) -> LengthHistogram:
     """Read a histogram from a table of ``length<TAB>samples`` lines; other lines are headings.
 
     Raises:
-        ValueError: no such file or no such line in it.
+        ValueError: no such file, no such line in it, or a length of 0.
     """
     counts: dict[int, int] = {}
     try:
@@ -86,6 +86,10 @@ def read_histogram(path: Path) -> LengthHistogram:
                     counts[int(row[0])] = counts.get(int(row[0]), 0) + int(row[1])
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file") from None
+    except (UnicodeDecodeError, csv.Error):
+        raise ValueError(f"{path}: not a text; give lines of length<TAB>samples") from None
+    if counts.get(0):
+        raise ValueError(f"{path}: samples of 0 tokens; a length must be at least 1")
     if not counts:
         raise ValueError(f"{path}: no line of the form length<TAB>samples")
     return LengthHistogram(counts)

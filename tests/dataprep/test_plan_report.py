@@ -1,9 +1,11 @@
 """The plan of a run that need not exist: a row for each scheme, reasons, warnings."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from dataprep.lengths import LengthHistogram
+from dataprep.lengths import LengthHistogram, read_histogram
 from dataprep.order import OrderConfig, build_order
 from dataprep.order.budget import MaskRule
 from dataprep.order.load import loads_of
@@ -137,3 +139,17 @@ def test_a_row_agrees_with_its_order() -> None:
     tokens = loads_of(order, np.arange(order.steps)).tokens.sum(axis=1)
     assert (row.tokens_max, row.tokens_mean) == (tokens.max(), tokens.mean())
     assert row.tokens_spread == pytest.approx(tokens.std() / tokens.mean())
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\x7fELF\xd0\x00", "not a text; give lines of length<TAB>samples"),
+        (b"0\t5\n10\t7\n", "samples of 0 tokens; a length must be at least 1"),
+        (b"length\tsamples\n", "no line of the form length<TAB>samples"),
+    ],
+)
+def test_a_file_that_is_no_table_of_lengths(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "lengths.tsv").write_bytes(content)
+    with pytest.raises(ValueError, match=f"lengths.tsv: {message}"):
+        read_histogram(tmp_path / "lengths.tsv")

@@ -7,6 +7,8 @@ import pytest
 import torch
 from launch import records, run
 
+from dataprep.order import OrderConfig
+from dataprep.order.budget import mask_rule, token_budget
 from train.data import DataConfig, Dataset, TrainingBatches
 from train.distributed import World
 
@@ -35,6 +37,20 @@ def test_every_micro_batch_has_the_least_shape_that_holds_all(
     batches.close()
     assert shapes == {(budget.tokens, budget.masked_tokens)}
     assert budget.tokens - 16 < most <= budget.tokens and budget.tokens % 16 == 0
+
+
+@pytest.mark.parametrize("limit", [1, 3, 5])
+def test_with_keep_all_epochs_of_the_run_are_looked_at(prepared: Path, limit: int) -> None:
+    dataset = Dataset(prepared / "train")
+    batch = dataset.samples * 3 // 4  # of the two steps of an epoch the second is much shorter
+    config = DataConfig("", "", batch=batch, order=OrderConfig("random", "keep"))
+    batches = TrainingBatches(dataset, config, ALONE, 1)
+    rule = mask_rule(dataset.manifest)
+    epochs = range(limit + 1)
+    wanted = [token_budget(batches.order(epoch), 1, rule).tokens for epoch in epochs]
+    assert len(set(wanted)) > 1 or limit == 1
+    assert batches.budget(limit * dataset.samples).tokens == max(wanted[:limit])
+    assert batches.budget(limit * dataset.samples + 1).tokens == max(wanted)
 
 
 def test_losses_do_not_depend_on_filler(write_config, tmp_path: Path) -> None:

@@ -108,7 +108,9 @@ class TrainingBatches:
             order = self.order(epoch)
             one = token_budget(order, self._config.accumulation, rule)
             found = one if found is None else found.union(one)
-            left += order.steps * self.width * self._config.batch
+            # no more than it trains on: a short step holds less, packed rows several
+            full = order.steps * self.width * self._config.batch
+            left += min(full, self._dataset.samples)
             epoch += 1
         given = self._config.token_budget
         if isinstance(given, int):
