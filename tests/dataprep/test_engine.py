@@ -169,6 +169,7 @@ def java() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @spark_is_loud
 def test_on_spark_errors_are_the_callers_and_a_lost_worker_is_named(java, tmp_path: Path) -> None:
     # functions of this module are not known to the workers: sent by value
@@ -195,6 +196,7 @@ def test_on_spark_errors_are_the_callers_and_a_lost_worker_is_named(java, tmp_pa
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @spark_is_loud
 def test_a_spark_master_that_does_not_answer_is_one_line(java, tmp_path: Path) -> None:
     nobody = EngineConfig("spark", master="spark://127.0.0.1:1")
@@ -230,6 +232,7 @@ def answers(port: int) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_all_engines_give_the_same_bytes_also_in_a_remote_folder(
     java, ftp_server, corpus_file: Path, vocabulary_file: Path, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -92,10 +93,17 @@ def test_the_script_checks_first(shared_data: Path, tmp_path: Path) -> None:
     vocabulary = shared_data / "vocab" / "bert-uncased-vocab.txt"
     (downloads / "vocab.txt").write_bytes(vocabulary.read_bytes())
     script = ROOT / "run_scripts" / "prepare_data.sh"
-    environment = {**os.environ, "VENV": os.environ.get("VENV", ".venv")}
+    # an environment that is set up already: this one
+    environment = tmp_path / "venv"
+    (environment / "bin").mkdir(parents=True)
+    python = environment / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    (environment / ".installed-demo").touch()
     done = subprocess.run(
         [str(script), str(downloads), str(tmp_path / "out")],
-        capture_output=True, text=True, env=environment, timeout=250, check=False,
+        capture_output=True, text=True, env={**os.environ, "VENV": str(environment)},
+        timeout=250, check=False,
     )  # fmt: skip
     assert done.returncode == 2
     assert "vocab.txt: as published" in done.stdout

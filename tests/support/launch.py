@@ -26,7 +26,7 @@ def environment() -> dict[str, str]:
 
 
 def run(
-    config: Path, run_folder: Path, *options: str, ranks: int = 1, timeout: float = 120
+    config: Path, run_folder: Path, *options: str, ranks: int = 1, timeout: float = 240
 ) -> subprocess.CompletedProcess[str]:
     """Run to the end; torchrun ends its ranks when it is itself ended."""
     process = subprocess.Popen(

@@ -15,7 +15,9 @@ import torch.distributed as dist
 from optim.communication import leave_group
 
 
-def on_ranks(size: int, function: Callable[..., Any], *arguments: Any, timeout: float = 90) -> list:
+def on_ranks(
+    size: int, function: Callable[..., Any], *arguments: Any, timeout: float = 200
+) -> list:
     """What ``function(rank, *arguments)`` returns on each rank; it must be importable.
 
     Raises:
