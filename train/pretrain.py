@@ -201,7 +201,8 @@ def _open(config: DataConfig, training: Dataset, evaluation: Dataset) -> None:
 def _batches(config: RunConfig, world: World, training: Dataset) -> tuple[TrainingBatches, Budget]:
     """The steps of the run, with what moves samples between ranks; and its largest micro-batch."""
     batches = TrainingBatches(training, config.data, world, _seed(config))
-    budget = batches.budget(config.train.max_samples)
+    # without filler the first epoch tells enough
+    budget = batches.budget(config.train.max_samples if config.data.token_budget else 1)
     exchange = build_exchange(
         batches.order(0),
         config.data.slots(world.size),
