@@ -25,7 +25,7 @@ from bert.config import BertConfig
 from bert.loss import PretrainStats
 from bert.model import BertForPreTraining
 from dataprep.lengths import LengthHistogram
-from dataprep.order import Plan
+from dataprep.order import Presorted
 
 CASES = {
     # name: (hidden, layers, heads, samples, longest, dropout)
@@ -39,7 +39,7 @@ def lengths_of(samples: int, longest: int, seed: int) -> list[int]:
     """Sample lengths of one step: a quarter full ones, the others spread evenly."""
     counts = dict.fromkeys(range(16, longest), 1)
     counts[longest] = longest // 3
-    plan = Plan(LengthHistogram(counts), width=1, batch=samples, seed=seed, epoch=0)
+    plan = Presorted(LengthHistogram(counts), width=1, batch=samples, seed=seed, epoch=0)
     lengths: list[int] = plan.lengths(0, np.arange(1))[0].tolist()
     return lengths
 

@@ -32,12 +32,9 @@ from dataprep.order.permutation import permute
 from dataprep.order.presorted import Presorted
 from dataprep.order.scheme import Order, micro_batch_of_slice
 
-Plan = Presorted
-
 __all__ = [
     "Order",
     "OrderConfig",
-    "Plan",
     "Presorted",
     "build_order",
     "micro_batch_of_slice",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dataprep.lengths import LengthHistogram, read_histogram
-from dataprep.order import Plan, micro_batch_of_slice, permute
+from dataprep.order import Presorted, micro_batch_of_slice, permute
 
 
 def histogram(samples: int, seed: int = 0) -> LengthHistogram:
@@ -13,7 +13,7 @@ def histogram(samples: int, seed: int = 0) -> LengthHistogram:
     return LengthHistogram(dict(zip(values.tolist(), counts.tolist(), strict=True)))
 
 
-def all_places(plan: Plan) -> np.ndarray:
+def all_places(plan: Presorted) -> np.ndarray:
     slots = np.arange(plan.width)
     return np.stack([plan.places(step, slots) for step in range(plan.steps)])
 
@@ -26,7 +26,7 @@ def all_places(plan: Plan) -> np.ndarray:
 def test_each_sample_at_most_once_an_epoch_and_only_the_remainder_sits_out(
     width: int, batch: int, samples: int, epoch: int
 ) -> None:
-    plan = Plan(histogram(samples), width, batch, seed=11, epoch=epoch)
+    plan = Presorted(histogram(samples), width, batch, seed=11, epoch=epoch)
     places = all_places(plan).ravel()
     kept = samples - samples % (width * batch)
     assert len(places) == kept
@@ -36,7 +36,7 @@ def test_each_sample_at_most_once_an_epoch_and_only_the_remainder_sits_out(
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_any_number_of_ranks_of_a_width_gives_the_same_global_batches(ranks: int) -> None:
-    plan = Plan(histogram(500), width=4, batch=8, seed=1, epoch=2)
+    plan = Presorted(histogram(500), width=4, batch=8, seed=1, epoch=2)
     for step in (0, plan.steps - 1):
         whole = plan.places(step, np.arange(4))
         parts = [plan.places(step, np.arange(rank, 4, ranks)) for rank in range(ranks)]
@@ -48,7 +48,7 @@ def test_any_number_of_ranks_of_a_width_gives_the_same_global_batches(ranks: int
 def test_slots_and_steps_are_equally_long_on_wikipedia_lengths(
     shared_data, width: int, batch: int
 ) -> None:
-    plan = Plan(
+    plan = Presorted(
         read_histogram(shared_data / "lengths" / "wikipedia_512.tsv"), width, batch, 5, epoch=0
     )
     steps = np.linspace(0, plan.steps - 1, 40).astype(int)
@@ -58,14 +58,14 @@ def test_slots_and_steps_are_equally_long_on_wikipedia_lengths(
 
 
 def test_slots_are_equally_long_on_any_lengths() -> None:
-    plan = Plan(histogram(4000), width=8, batch=16, seed=3, epoch=0)
+    plan = Presorted(histogram(4000), width=8, batch=16, seed=3, epoch=0)
     lengths = np.stack([plan.lengths(step, np.arange(8)).sum(1) for step in range(plan.steps)])
     # a row is of one length or of two neighbouring ones, so most steps are exactly equal
     assert np.median(lengths.max(1) / lengths.mean(1)) == 1.0
 
 
 def test_lengths_ascend_within_a_slot_and_come_from_every_slice() -> None:
-    plan = Plan(histogram(3000), width=2, batch=10, seed=3, epoch=1)
+    plan = Presorted(histogram(3000), width=2, batch=10, seed=3, epoch=1)
     for step in (0, 7, plan.steps - 1):
         lengths = plan.lengths(step, np.arange(2))
         assert (np.diff(lengths, axis=1) >= 0).all()
@@ -73,10 +73,10 @@ def test_lengths_ascend_within_a_slot_and_come_from_every_slice() -> None:
 
 def test_epochs_differ_in_order_companions_and_remainder() -> None:
     lengths = histogram(1003)
-    first, second = (Plan(lengths, 2, 5, seed=9, epoch=epoch) for epoch in (0, 1))
+    first, second = (Presorted(lengths, 2, 5, seed=9, epoch=epoch) for epoch in (0, 1))
     assert not np.array_equal(first.left_out, second.left_out)
 
-    def companions(plan: Plan) -> dict[int, frozenset[int]]:
+    def companions(plan: Presorted) -> dict[int, frozenset[int]]:
         return {
             place: frozenset(step.ravel().tolist())
             for step in all_places(plan)
@@ -90,13 +90,13 @@ def test_epochs_differ_in_order_companions_and_remainder() -> None:
 
 
 def test_the_plan_repeats_itself_and_depends_on_the_seed() -> None:
-    one, same, other = (Plan(histogram(300), 2, 4, seed, 0) for seed in (1, 1, 2))
+    one, same, other = (Presorted(histogram(300), 2, 4, seed, 0) for seed in (1, 1, 2))
     np.testing.assert_array_equal(all_places(one), all_places(same))
     assert not np.array_equal(all_places(one), all_places(other))
 
 
 def test_step_tokens_do_not_wave() -> None:
-    plan = Plan(histogram(40_000), width=2, batch=16, seed=3, epoch=0)
+    plan = Presorted(histogram(40_000), width=2, batch=16, seed=3, epoch=0)
     tokens = np.array([plan.lengths(step, np.arange(2)).sum() for step in range(plan.steps)])
     centred = tokens - tokens.mean()
     correlation = (centred[1:] * centred[:-1]).mean() / centred.var()
@@ -107,7 +107,7 @@ def test_every_place_is_left_out_equally_often() -> None:
     lengths, epochs = histogram(103), 4000
     counts = np.zeros(103)
     for epoch in range(epochs):
-        counts[Plan(lengths, 2, 5, seed=1, epoch=epoch).left_out] += 1
+        counts[Presorted(lengths, 2, 5, seed=1, epoch=epoch).left_out] += 1
     expected = epochs * 3 / 103
     assert abs(counts - expected).max() < 5 * np.sqrt(expected)
 
@@ -116,14 +116,14 @@ def test_every_place_is_left_out_equally_often() -> None:
 def test_exactly_the_remainder_is_left_out(samples: int) -> None:
     lengths = LengthHistogram(dict.fromkeys(range(1, samples + 1), 1))  # nothing to swap with
     for epoch in range(5):
-        plan = Plan(lengths, 2, 4, seed=3, epoch=epoch)
+        plan = Presorted(lengths, 2, 4, seed=3, epoch=epoch)
         dealt = set(all_places(plan).ravel().tolist())
         assert dealt == set(range(samples)) - set(plan.left_out.tolist())
 
 
 def test_a_dataset_of_less_than_a_step_is_refused() -> None:
     with pytest.raises(ValueError, match=r"7 samples, less than one step of 2 x 4 = 8"):
-        Plan(histogram(7), 2, 4, 0, 0)
+        Presorted(histogram(7), 2, 4, 0, 0)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 1000, 65_537])
