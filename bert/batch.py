@@ -72,6 +72,8 @@ class Batch:
         nsp_labels_B: int64, 0 is next, 1 is random.
         lengths: the B lengths on the host, so that no kernel has to wait for the device.
         filler_tokens, filler_masks: how much of T and M, at their ends, is filler.
+        dropout_seed: what dropout draws from when the model trains on it; None: from torch's global
+            generator, wherever that stands.
     """
 
     tokens_T: Tensor
@@ -84,6 +86,7 @@ class Batch:
     lengths: tuple[int, ...]
     filler_tokens: int = 0
     filler_masks: int = 0
+    dropout_seed: int | None = None
 
     @property
     def samples(self) -> int:

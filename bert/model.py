@@ -78,9 +78,14 @@ class BertForPreTraining(nn.Module):
     def forward(self, batch: Batch) -> PretrainStats:
         """Loss sums, right predictions and counts of a batch.
 
+        In training, a batch with a ``dropout_seed`` sets torch's global generators to it first: its
+        dropout is then the same whatever was drawn before, on whichever rank.
+
         Raises:
             ValueError: a sample is longer than ``max_position_embeddings``.
         """
+        if self.training and batch.dropout_seed is not None:
+            torch.manual_seed(batch.dropout_seed)
         mlm_logits_MV, nsp_logits_B2 = self.logits(batch)
         return PretrainStats.from_logits(
             mlm_logits_MV, batch.mlm_labels_M, nsp_logits_B2, batch.nsp_labels_B, batch.masked

@@ -103,7 +103,7 @@ def pretrain(config: RunConfig, world: World, on_eval: OnEval | None = None) -> 
 
 
 def build_model(config: RunConfig, world: World) -> BertForPreTraining:
-    """The model with its first weights, the same on all ranks, and dropout's seed of this rank.
+    """The model with its first weights, the same on all ranks.
 
     Raises:
         ValueError: the checkpoint is unreadable or of another model.
@@ -122,7 +122,6 @@ def build_model(config: RunConfig, world: World) -> BertForPreTraining:
                 f"not used: {', '.join(_beside_the_model(report)) or 'none'}",
                 file=sys.stderr,
             )
-    torch.manual_seed(seed * world.size + world.rank)
     return model.to(world.device)
 
 

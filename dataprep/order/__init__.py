@@ -28,7 +28,7 @@ Guaranteed of ``presorted`` besides, and why no rank waits:
 
 from dataprep.order.build import build_order
 from dataprep.order.config import OrderConfig
-from dataprep.order.permutation import permute
+from dataprep.order.permutation import key_of, permute
 from dataprep.order.presorted import Presorted
 from dataprep.order.scheme import Order, micro_batch_of_slice
 
@@ -37,6 +37,7 @@ __all__ = [
     "OrderConfig",
     "Presorted",
     "build_order",
+    "key_of",
     "micro_batch_of_slice",
     "permute",
 ]

@@ -6,7 +6,7 @@ import torch
 
 from bert.batch import Sample, pack
 
-HOST_FIELDS = ("lengths", "filler_tokens", "filler_masks")
+HOST_FIELDS = ("lengths", "filler_tokens", "filler_masks", "dropout_seed")
 
 
 def sample(tokens, second=1, positions=(), labels=(), label=0):

@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,6 +14,9 @@ from train.data import StepBatches
 from train.distributed import World
 from train.learner import Update
 from train.trainer import TrainConfig, Trainer
+
+
+NO_PLACES = np.empty((1, 0), np.int64)
 
 
 class Alone(World):
@@ -50,7 +54,10 @@ def train(evaluate, on_eval=None, **settings):
     sample = Sample(
         torch.arange(5).numpy(), 2, torch.tensor([1]).numpy(), torch.tensor([1]).numpy(), 0
     )
-    batches = (StepBatches(0, step, [pack([sample])], (0, step + 1)) for step in itertools.count())
+    batches = (
+        StepBatches(0, step, [pack([sample])], NO_PLACES, (0, step + 1))
+        for step in itertools.count()
+    )
     config = TrainConfig(
         **{
             "target_accuracy": 0.25,

@@ -4,7 +4,7 @@ import hashlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, product
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,7 +14,7 @@ from bert.batch import Batch, FlatSamples, Sample, pack, pack_flat
 from bert.config import BertConfig
 from dataprep.blocks import SampleBlock
 from dataprep.lengths import Int64Array
-from dataprep.order import Order, build_order
+from dataprep.order import Order, build_order, key_of
 from dataprep.order.budget import Budget, mask_rule, token_budget
 from train.dali import assemble_with_dali
 from train.data.config import DataConfig
@@ -209,7 +209,23 @@ class TrainingBatches:
             batches = (batch.filled(static.tokens, static.masked_tokens) for batch in batches)
         while micro := list(islice(batches, per_step)):
             step = taken.popleft()
-            yield StepBatches(step.epoch, step.step_in_epoch, micro, step.resume)
+            yield StepBatches(
+                epoch=step.epoch,
+                step_in_epoch=step.step_in_epoch,
+                micro_batches=self._with_dropout_seeds(step, micro),
+                places=step.places,
+                resume=step.resume,
+            )
+
+    def _with_dropout_seeds(self, step: StepSamples, micro: list[Batch]) -> list[Batch]:
+        """Dropout by (seed, step, slot): the same after a resume, and on any number of ranks."""
+        cuts = product(self._slots.tolist(), range(self._config.accumulation))
+        return [
+            replace(batch, dropout_seed=key_of(self._seed, step.epoch, f"dropout {name}"))
+            for batch, name in zip(
+                micro, (f"{step.step_in_epoch} {slot} {cut}" for slot, cut in cuts), strict=True
+            )
+        ]
 
     def _micro_batches(self, step: StepSamples) -> Iterator[FlatSamples]:
         """The samples of each micro-batch of each slot, shortest first."""
@@ -281,4 +297,4 @@ def synthetic_batch(model: BertConfig, tokens: int, longest: int) -> Batch:
         ids = generator.integers(0, model.vocab_size, min(length, tokens - start))
         masked = np.arange(0, len(ids), 6)
         made.append(Sample(ids, len(ids) // 2, masked, ids[masked], 0))
-    return pack(made)
+    return replace(pack(made), dropout_seed=0)

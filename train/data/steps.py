@@ -32,10 +32,12 @@ class StepBatches:
     Attributes:
         epoch, step_in_epoch: the place in the order, counted from 0.
         micro_batches: of all slots of the rank, equally many in each step; some may be empty.
+        places: [slots, C] of the sorted order that they are made of, -1 for none.
         resume: (epoch, step) to start at after this step, see ``TrainingBatches``.
     """
 
     epoch: int
     step_in_epoch: int
     micro_batches: list[Batch]
+    places: Int64Array
     resume: tuple[int, int]
