@@ -15,7 +15,6 @@ from train.distributed import World
 from train.learner import Update
 from train.trainer import TrainConfig, Trainer
 
-
 NO_PLACES = np.empty((1, 0), np.int64)
 
 
